@@ -2,8 +2,7 @@
 // PreactivatedConv: a 1x1 convolution of act(scale[c] n(x) + shift[c]), as one step. n is either x itself, as in a
 // BatchNormalization before a convolution, of a value that others read as it is (ResNetV2, DenseNet), or x brought to
 // mean 0 and variance 1 over the channels of each pixel, a LayerNormalization (transformer blocks, ConvNeXt). The
-// passes fuse_preactivation and fuse_layer_norm_conv make it where one kernel is faster than two; no file contains it.
-// No arithmetic here.
+// pass fuse_preactivation makes it where one kernel is faster than two; no file contains it. No arithmetic here.
 
 #include <memory>
 #include <string>

@@ -18,8 +18,8 @@ const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_
     &conv_implicit_gemm(), &conv_stem(), &conv_grouped_mma(), &conv_grouped_tf32(), &conv_thin_mma(), &conv_mma_gemm(),
     &conv_wgmma_halo(), &conv_wgmma_gemm(), &conv_wgmma_tf32(), &conv_implicit_gemm_nchw(), &conv_im2col_gemm(),
     &conv_direct_tile(), &conv_direct_tile_padded(), &conv_direct_pixel(), &conv_direct_block(), &conv_direct(),
-    &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes(), &preactivated_conv(), &layer_norm_conv(),
-    &separable_conv();
+    &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes(), &conv_wgmma_preactivated(),
+    &conv_wgmma_layer_norm(), &separable_conv();
 }
 
 std::span<const OpRow> conv_rows() {
@@ -28,8 +28,7 @@ std::span<const OpRow> conv_rows() {
       {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D to 3-D"},
       {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D to 3-D"},
       {"DeformConv", "", 19, 3, 5, 1, 1, deform_conv(), "2-D"},
-      {"PreactivatedConv", own, never, 4, 6, 1, 1, preactivated_conv(),
-       "a BatchNormalization and activation, or a LayerNormalization, before a 1x1 Conv"},
+      {"PreactivatedConv", own, never, 4, 6, 1, 1, preactivated_conv(), "Batch- or LayerNormalization and a 1x1 Conv"},
       {"SeparableConv", own, never, 4, 6, 1, 1, separable_conv(), "a depthwise Conv and the 1x1 Conv behind it"},
   };
   return rows;
@@ -92,8 +91,8 @@ std::span<const KernelRow> conv_kernels() {
       {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
       {"Conv", &cuda::conv_planes()},
       {"ConvTranspose", &cuda::conv_planes()},
-      {"PreactivatedConv", &cuda::preactivated_conv()},  // NHWC, 16 bit, sm_90
-      {"PreactivatedConv", &cuda::layer_norm_conv()},
+      {"PreactivatedConv", &cuda::conv_wgmma_preactivated()},  // NHWC, 16 bit, sm_90
+      {"PreactivatedConv", &cuda::conv_wgmma_layer_norm()},
       {"SeparableConv", &cuda::separable_conv()},  // NHWC, 16 bit and TF32, 3x3: one kernel
   };
   return rows;

@@ -84,8 +84,7 @@ std::shared_ptr<const Op> with_attributes(const Op& op, const AttributeList& cha
                                           std::size_t outputs) {
   AttributeList attributes = op.attributes();
   for (const auto& [name, value] : changed) {
-    const auto found =
-        std::find_if(attributes.begin(), attributes.end(), [&key = name](const auto& a) { return a.first == key; });
+    const auto found = std::ranges::find(attributes, name, &AttributeList::value_type::first);
     if (found == attributes.end())
       attributes.emplace_back(name, value);
     else

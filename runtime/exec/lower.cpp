@@ -130,9 +130,7 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
     std::erase_if(context.layer_algorithms, [&](const auto& layer) { return made.late->plans(layer.first); });
   CheckedPasses checked(graph, context);
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
-    const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
-                     options.disabled_passes.end();
-    if (!off) checked.run(pass);
+    if (std::ranges::count(options.disabled_passes, pass.name) == 0) checked.run(pass);
     if (pass.name == stage) return made;
   }
   graph.check();

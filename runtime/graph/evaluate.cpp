@@ -12,8 +12,7 @@ namespace {
 
 bool plain(const Candidate& candidate) {
   const auto nchw = [](const Format& format) { return format == formats::nchw; };
-  return std::all_of(candidate.inputs.begin(), candidate.inputs.end(), nchw) &&
-         std::all_of(candidate.outputs.begin(), candidate.outputs.end(), nchw);
+  return std::ranges::all_of(candidate.inputs, nchw) && std::ranges::all_of(candidate.outputs, nchw);
 }
 
 }  // namespace

@@ -67,10 +67,8 @@ MemoryPlan plan_memory(std::span<const MemoryRequest> requests, std::size_t alig
     }
     plan.offsets[index] = offset;
     plan.arena_bytes = std::max(plan.arena_bytes, offset + size);
-    const Placed entry{offset, offset + size, request.first, request.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
-                  entry);
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Placed::offset),
+                  {offset, offset + size, request.first, request.last});
   }
   return plan;
 }

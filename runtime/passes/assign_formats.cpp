@@ -195,9 +195,7 @@ class FormatAssigner {
     node.inputs = {from};
     node.outputs = {made};
     graph_.nodes.push_back(std::move(node));
-    const auto known = std::find_if(forms_.begin(), forms_.end(), [&](const std::vector<ValueId>& forms) {
-      return std::find(forms.begin(), forms.end(), from) != forms.end();
-    });
+    const auto known = std::ranges::find_if(forms_, [&](auto& forms) { return std::ranges::count(forms, from) != 0; });
     if (known == forms_.end())
       forms_.push_back({from, made});
     else

@@ -51,8 +51,7 @@ void CheckedPasses::look_again(bool infer) {
     changed_[v] = true;
   }
   const auto any_changed = [&](const std::vector<ValueId>& ids) {
-    return std::any_of(ids.begin(), ids.end(),
-                       [&](ValueId id) { return id != no_id && changed_[static_cast<std::size_t>(id)]; });
+    return std::ranges::any_of(ids, [&](ValueId id) { return id != no_id && changed_[static_cast<std::size_t>(id)]; });
   };
   for (const Node& node : graph_.nodes) {
     const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](ValueId id) { return id != no_id; });

@@ -57,12 +57,12 @@ std::vector<Pass> list() {
   add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");
   add("assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet");
   add("merge_moves", merge_moves, optional, "steps that together move rows of one value into one gather of rows");
-  if constexpr (built("conv"))
+  if constexpr (built("conv")) {
     add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
-  if constexpr (built("conv"))
-    add("fuse_preactivation", fuse_preactivation, optional, "CUDA: a BatchNormalization into the 1x1 Convs behind it");
-  if constexpr (built("conv"))
+    add("fuse_preactivation", fuse_preactivation, optional,
+        "CUDA: Batch- or LayerNormalization into 1x1 Convs after it");
     add("fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one");
+  }
   if constexpr (built("sparse"))
     add("share_neighbours", share_neighbours, optional, "CUDA: tables of neighbours of sparse layers, once a rulebook");
   add("place_parts", place_parts, optional, "what a Concat joins or a Split divides lies where it belongs");

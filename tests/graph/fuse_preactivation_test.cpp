@@ -1,6 +1,8 @@
-// fuse_preactivation: on CUDA a 1x1 convolution also computes the BatchNormalization and activation before it.
+// fuse_preactivation: on CUDA a 1x1 convolution also computes the BatchNormalization and activation before it, or the
+// LayerNormalization.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,7 +38,10 @@ struct Block {
     const ValueId x = b.conv(b.input("x", {-1, 16, size, size}), 16, c, 1);
     sum = b.node("Add", {b.conv(x, c, c, 3, 1), x});
     activated = b.batch_norm(sum, c);
-    if (!activation.empty()) activated = b.node(activation, {activated});
+    if (activation == "Clip")
+      activated = b.node("Clip", {activated, b.scalar(0), b.scalar(6)});
+    else if (!activation.empty())
+      activated = b.node(activation, {activated});
   }
   /// The next block's beginning and end: a bottleneck, and the sum.
   void bottleneck(ValueId from, std::int64_t c = 256) {
@@ -44,11 +49,39 @@ struct Block {
   }
 };
 
+/// Half of a transformer block: tokens [N,L,C], which the sum behind the branch reads as they are, and their
+/// LayerNormalization.
+struct Tokens {
+  GraphBuilder b;
+  std::int64_t c;
+  ValueId x, normalised;
+
+  explicit Tokens(std::int64_t channels = 384, const AttributeList& attributes = {{"axis", std::int64_t{-1}}})
+      : c(channels) {
+    x = linear(b.input("x", {-1, 197, 64}), 64, c);
+    normalised = b.node("LayerNormalization", {x, b.weights({c}, 1, 0.1), b.weights({c})}, attributes, 17);
+  }
+  ValueId linear(ValueId from, std::int64_t in, std::int64_t out) {
+    const double deviation = 1 / std::sqrt(static_cast<double>(in));
+    return b.node("Add", {b.node("MatMul", {from, b.weights({in, out}, 0, deviation)}), b.weights({out})});
+  }
+  /// A product of `from`, and the sum of another product of that and x.
+  void branch(ValueId from) {
+    b.output(b.node("Add", {linear(b.node("Relu", {linear(from, c, c * 2)}), c * 2, c), x}));
+  }
+};
+
+void check_complete(const Graph& graph, const Node& node) {
+  const auto again = make_normalised_op("PreactivatedConv", node.op->attributes(), node.inputs.size());
+  CHECK(to_string(again->attributes()) == to_string(node.op->attributes()));
+  CHECK((again->infer(graph.input_infos(node)) == graph.output_types(node)));
+}
+
 }  // namespace
 
 TEST_CASE("fuse_preactivation/joins_into_every_reader") {
   for (const char* const precision : {"fp16", "bf16"})
-    for (const char* const activation : {"Relu", ""}) {
+    for (const std::string_view activation : {"Relu", "Clip"}) {
       CAPTURE(precision);
       Block block(activation);
       block.bottleneck(block.activated);
@@ -59,21 +92,23 @@ TEST_CASE("fuse_preactivation/joins_into_every_reader") {
       REQUIRE(node.choice != nullptr);
       CHECK(node.choice->kernel->name() == "wgmma_preactivated");
       CHECK(node.choice->reason.find("us, apart") != std::string::npos);
-      CHECK(node.op->describe(one.input_infos(node)).starts_with(*activation != 0 ? "relu; 64x256" : "none; 64x256"));
-      // Attributes describe it completely.
-      const auto again = make_normalised_op("PreactivatedConv", node.op->attributes(), node.inputs.size());
-      CHECK(to_string(again->attributes()) == to_string(node.op->attributes()));
-      CHECK((again->infer(one.input_infos(node)) == one.output_types(node)));
+      CHECK(node.op->describe(one.input_infos(node))
+                .starts_with(activation == "Relu" ? "relu; 64x256" : "clip(0,6); 64x256"));
+      check_complete(one, node);
       // Without the pass, the BatchNormalization is a step.
       const Graph apart = planned(block.b.build(64), precision, "fuse_preactivation");
       CHECK((joined(apart) == 0 && count(apart, "BatchNormalization") == 1));
     }
-  Block two;  // with a shortcut of stride 2
-  two.bottleneck(two.activated);
-  two.b.output(two.b.conv(two.activated, 256, 512, 1, 0, 2));
-  const Graph both = planned(two.b.build(64));
-  CHECK(joined(both) == 2);
-  CHECK(count(both, "BatchNormalization") == 0);
+  // With a shortcut of stride 2. Two readers keep a BatchNormalization without activation, too.
+  for (const char* const activation : {"Relu", ""}) {
+    Block two(activation);
+    two.bottleneck(two.activated);
+    two.b.output(two.b.conv(two.activated, 256, 512, 1, 0, 2));
+    const Graph both = planned(two.b.build(64));
+    INFO(both.dump());
+    CHECK(joined(both) == 2);
+    CHECK(count(both, "BatchNormalization") == 0);
+  }
 }
 
 TEST_CASE("fuse_preactivation/others_stay") {
@@ -119,5 +154,87 @@ TEST_CASE("fuse_preactivation/others_stay") {
       block.b.output(block.sum);
       CHECK(joined(planned(block.b.build(64))) == 0);
     }
+  }
+}
+
+TEST_CASE("fuse_preactivation/joins_a_layer_normalization") {
+  for (const char* const precision : {"fp16", "bf16"}) {
+    CAPTURE(precision);
+    Tokens tokens;
+    tokens.branch(tokens.normalised);
+    const Graph before = tokens.b.build(64), one = planned(before, precision);
+    INFO(one.dump());
+    CHECK(count(one, "LayerNormalization") == 0);
+    const Node& node = only(one, "PreactivatedConv");
+    REQUIRE(node.choice != nullptr);
+    CHECK(node.choice->kernel->name() == "wgmma_layer_norm");
+    CHECK(node.choice->reason.find("us, apart") != std::string::npos);
+    CHECK(node.op->describe(one.input_infos(node)).starts_with("layer norm; "));
+    CHECK(node.op->describe(one.input_infos(node)).ends_with("+bias +relu"));
+    check_complete(one, node);
+    // Without the pass, the LayerNormalization is a step.
+    const Graph apart = planned(before, precision, "fuse_preactivation");
+    CHECK((joined(apart) == 0 && count(apart, "LayerNormalization") == 1));
+  }
+}
+
+TEST_CASE("fuse_preactivation/joins_a_layer_normalization_into_both_of_its_readers") {
+  Tokens tokens;
+  tokens.branch(tokens.normalised);
+  tokens.b.output(tokens.linear(tokens.normalised, tokens.c, 768));
+  const Graph both = planned(tokens.b.build(64));
+  INFO(both.dump());
+  CHECK(joined(both) == 2);
+  CHECK(count(both, "LayerNormalization") == 0);
+  for (const Node& node : both.nodes)
+    if (node.type() == "PreactivatedConv") check_complete(both, node);
+}
+
+TEST_CASE("fuse_preactivation/a_layer_normalization_without_shift") {
+  Tokens tokens;
+  tokens.branch(tokens.b.node("LayerNormalization", {tokens.x, tokens.b.weights({tokens.c}, 1, 0.1)},
+                              {{"axis", std::int64_t{2}}, {"epsilon", 1e-6}}, 17));
+  const Graph one = planned(tokens.b.build(64));
+  INFO(one.dump());
+  CHECK(count(one, "LayerNormalization") == 0);
+  check_complete(one, only(one, "PreactivatedConv"));
+}
+
+TEST_CASE("fuse_preactivation/other_layer_normalizations_stay") {
+  SUBCASE("on the CPU, in other arithmetic, for kernels by name") {
+    Tokens tokens;
+    tokens.branch(tokens.normalised);
+    const Graph before = tokens.b.build(64);
+    CHECK(joined(after_all(before)) == 0);
+    for (const char* const precision : {"fp32", "tf32"}) CHECK(joined(planned(before, precision)) == 0);
+    CHECK(joined(planned(before, "fp16", "", "mma_gemm")) == 0);
+  }
+  SUBCASE("read by the sum, too") {
+    Tokens tokens;
+    const ValueId y =
+        tokens.linear(tokens.b.node("Relu", {tokens.linear(tokens.normalised, tokens.c, 768)}), 768, tokens.c);
+    tokens.b.output(tokens.b.node("Add", {y, tokens.normalised}));
+    CHECK(joined(planned(tokens.b.build(64))) == 0);
+  }
+  SUBCASE("an output") {
+    Tokens tokens;
+    tokens.branch(tokens.normalised);
+    tokens.b.output(tokens.normalised);
+    CHECK(joined(planned(tokens.b.build(64))) == 0);
+  }
+  SUBCASE("channels that fill no 16 bytes") {
+    Tokens tokens(388);
+    tokens.branch(tokens.normalised);
+    CHECK(joined(planned(tokens.b.build(64))) == 0);
+  }
+  SUBCASE("over tokens and channels") {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 197, 384});
+    const ValueId y = b.node("LayerNormalization", {x, b.weights({197, 384}, 1, 0.1), b.weights({197, 384})},
+                             {{"axis", std::int64_t{1}}}, 17);
+    b.output(b.node("Add", {b.node("MatMul", {y, b.weights({384, 768}, 0, 0.05)}), b.weights({768})}));
+    const Graph all = planned(b.build(64));
+    CHECK(joined(all) == 0);
+    CHECK(count(all, "LayerNormalization") == 1);
   }
 }

@@ -47,8 +47,6 @@ WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan, bool residual) {
       return kernel_for<T, WgmmaTile::t128x128>(plan, residual);
     case WgmmaTile::t256x96:
       return kernel_for<T, WgmmaTile::t256x96>(plan, residual);
-    case WgmmaTile::t192x96:
-      return kernel_for<T, WgmmaTile::t192x96>(plan, residual);
     case WgmmaTile::t128x96:
       return kernel_for<T, WgmmaTile::t128x96>(plan, residual);
     case WgmmaTile::t256x64:

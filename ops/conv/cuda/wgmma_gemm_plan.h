@@ -47,7 +47,6 @@ enum class WgmmaTile {
   t192x128,
   t128x128,
   t256x96,
-  t192x96,
   t128x96,
   t256x64,
   t192x64,
@@ -60,14 +59,13 @@ struct WgmmaTileShape {
   int consumers = wgmma_consumers;  ///< warpgroups that share its pixels
 };
 
-inline constexpr std::array<WgmmaTileShape, 12> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
     {128, 256},
     {256, 128},
     {128, 208},
     {192, 128, 3},
     {128, 128},
     {256, 96},
-    {192, 96, 3},
     {128, 96},
     {256, 64},
     {192, 64, 3},

@@ -217,11 +217,11 @@ std::size_t preactivated_floats_at(const ConvProblem& p, const WgmmaGemmPlan& pl
   return (bytes + 15) / 16 * 16;
 }
 
-const Kernel& preactivated_conv() {
+const Kernel& conv_wgmma_preactivated() {
   static const PreactivatedKernel kernel(false);
   return kernel;
 }
-const Kernel& layer_norm_conv() {
+const Kernel& conv_wgmma_layer_norm() {
   static const PreactivatedKernel kernel(true);
   return kernel;
 }

@@ -32,8 +32,6 @@ Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
       return kernel_of<WgmmaTile::t128x128>(residual);
     case WgmmaTile::t256x96:
       return kernel_of<WgmmaTile::t256x96>(residual);
-    case WgmmaTile::t192x96:
-      return kernel_of<WgmmaTile::t192x96>(residual);
     case WgmmaTile::t128x96:
       return kernel_of<WgmmaTile::t128x96>(residual);
     case WgmmaTile::t256x64:
