@@ -120,14 +120,17 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
     if (computes && biased && call.bias_tiles) {
       begin_with_biases<T>(score, bias_tiles + round * bias_tile_quads, units);
     } else {
-      const bool rows_of_bias = computes && biased;
+      if (computes && biased) {
 #pragma unroll
-      for (int i = 0; i < tiles * 2; ++i) {
-        const int tile = i / 2, half = i % 2;
-        const float2 wide = rows_of_bias
-                                ? widened_pair<T>(biases_at(biases[half] + key, call.bias_pairs, tile * 8 + pair, here))
-                                : float2{0, 0};
-        score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
+        for (int i = 0; i < tiles * 2; ++i) {
+          const int tile = i / 2, half = i % 2;
+          const float2 wide = widened_pair<T>(biases_at(biases[half] + key, call.bias_pairs, tile * 8 + pair, here));
+          score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
+        }
+      } else {
+#pragma unroll
+        for (auto& tile : score)
+          for (float& s : tile) s = 0;
       }
       if (!whole)
 #pragma unroll

@@ -42,40 +42,32 @@ static_assert(sizeof(WgmmaGemm) <= 640);
 /// Threads of the consumers and the producer warpgroup.
 constexpr int wgmma_threads(int consumers) { return 128 * (1 + consumers); }
 
-/// Registers a thread, multiples of eight: kept by the producer, given to a consumer, and kept by a warpgroup beside
-/// them, if there is one. At launch all have equally many of a multiprocessor's. `more_warps`: of Block::Rows, a
-/// warpgroup of their own, or fewer in the producer's.
+/// Registers a thread: at launch (a multiple of eight, all of a multiprocessor's), kept by the producer, and given to a
+/// consumer.
 struct WgmmaRegisters {
-  int producer, consumer, beside;
+  int producer, consumer;
 };
-constexpr WgmmaRegisters registers_of(int consumers, int more_warps = 0) {
-  const bool own = more_warps == 4;
-  const int warpgroups = 1 + consumers + (own ? 1 : 0), all = 65536 / 128 / warpgroups / 8 * 8 * warpgroups;
-  const int producer = more_warps > 0 && !own ? 56 : consumers == 2 ? 40 : own ? 24 : 32;
-  const int beside = !own ? 0 : consumers == 2 ? 56 : 48;
-  return {producer, (all - producer - beside) / consumers / 8 * 8, beside};
+constexpr WgmmaRegisters registers_of(int consumers) {
+  const int all = 65536 / 128 / (1 + consumers) / 8 * 8 * (1 + consumers), producer = consumers == 2 ? 40 : 32;
+  return {producer, (all - producer) / consumers / 8 * 8};
 }
-static_assert(registers_of(2).consumer == 232 && registers_of(3).consumer == 160);
-static_assert(registers_of(2, 2).consumer == 224 && registers_of(3, 3).consumer == 152);
-static_assert(registers_of(2, 4).consumer == 208 && registers_of(3, 4).consumer == 136);
+static_assert(registers_of(2).consumer == 232);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory layout and tiles. A k-block is 128 bytes, `width` channels each of `groups` groups.
-template <typename T, WgmmaTile tile, int width, int k_groups, bool residual, typename OfRows = PlainRows>
+template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
 struct WgmmaBlock {
   using Element = WgmmaElement<T>;
-  using Rows = OfRows;
   static constexpr WgmmaTileShape shape = shape_of(tile);
-  static constexpr int main_threads = wgmma_threads(shape.consumers);  ///< without a warpgroup of Rows
-  static constexpr WgmmaRegisters registers = registers_of(shape.consumers, Rows::warps);
+  static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
   static constexpr int box_bytes = Element::box_bytes(shape.n);
   static constexpr WgmmaShared layout = shared_of(shape, residual, box_bytes);
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
   /// Whole groups, each a k-block.
   static constexpr bool goes_one_by_one = width * sizeof(T) == wgmma_step_bytes && k_groups == 1;
-  static constexpr bool may_have_tails = goes_one_by_one && !residual && Rows::warps == 0;
+  static constexpr bool may_have_tails = goes_one_by_one && !residual;
   using Stage = WgmmaStage<shape.m, shape.n, width, k_groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
@@ -85,8 +77,6 @@ struct WgmmaBlock {
   __device__ static bool filters_last(const WgmmaGemm& g) { return Element::filters_may_last && g.filters_last != 0; }
   __device__ static int first() { return static_cast<int>(blockIdx.x); }
   __device__ static int step() { return static_cast<int>(gridDim.x); }
-  /// Tiles of this block.
-  __device__ static int own_tiles(const WgmmaGemm& g) { return (g.tiles - first() + step() - 1) / step(); }
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
@@ -108,7 +98,8 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   prefetch_map(g.windows);
   if constexpr (tails) prefetch_map(g.residuals_or_tails);
   // Filters do not depend on the previous kernel.
-  int early = Block::filters_last(g) ? g.steps * Block::own_tiles(g) : g.steps;
+  const int own_tiles = (g.tiles - Block::first() + Block::step() - 1) / Block::step();
+  int early = Block::filters_last(g) ? g.steps * own_tiles : g.steps;
   early = early < Block::stages(g) ? early : Block::stages(g);
   {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
@@ -149,8 +140,8 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
 }
 
 /// Consumer: a warpgroup, its share of every tile's pixels. `multiply`: as multiply_tile().
-template <typename T, typename Call, typename Block, typename Multiply>
-__device__ inline void consume(const Call& g, const Block& block, const Multiply& multiply) {
+template <typename T, typename Block, typename Multiply>
+__device__ inline void consume(const WgmmaGemm& g, const Block& block, const Multiply& multiply) {
   constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
@@ -158,17 +149,14 @@ __device__ inline void consume(const Call& g, const Block& block, const Multiply
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   wait_for_previous();
-  typename Block::Element::template Epilogue<Block, Call> epilogue(g, block, warp);
+  typename Block::Element::template Epilogue<Block, WgmmaGemm> epilogue(g, block, warp);
   StageRing at;
-  typename Block::Rows rows(block, share_m);
   typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
-    const int first_k = (index - tile_m * g.tiles_n) * n;
-    epilogue.begin({tile_m * Block::shape.m + own_m}, first_k, {next_m * Block::shape.m + own_m},
-                   (next - next_m * g.tiles_n) * n);
+    epilogue.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
+                   {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
     multiply(at, share_m, lane, d);
-    rows.finish(g, d, first_k);
     epilogue.finish(d);
   }
   epilogue.end();
@@ -177,34 +165,20 @@ __device__ inline void consume(const Call& g, const Block& block, const Multiply
 #endif
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/// A whole kernel: the producer's warpgroup, the consumers', then that of Block::Rows, if it has one. `tails`: of such
-/// blocks. Call: WgmmaGemm, or derived from it.
-template <typename T, bool tails, typename Call, typename Block, typename Multiply>
-__device__ inline void run_wgmma_block(const Call& g, const Block& block, const Multiply& multiply) {
+/// A whole kernel; `tails`: of such blocks.
+template <typename T, bool tails, typename Block, typename Multiply>
+__device__ inline void run_wgmma_block(const WgmmaGemm& g, const Block& block, const Multiply& multiply) {
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_mbarrier(block.full(stage), 1);
-      init_mbarrier(block.empty(stage), Block::shape.consumers * 4 + Block::Rows::warps);
+      init_mbarrier(block.empty(stage), Block::shape.consumers * 4);
     }
     init_residual_barriers(block);
-    Block::Rows::init_barriers(block);
     fence_mbarrier_init();
   }
   __syncthreads();
-  constexpr int more_warps = Block::Rows::warps;
-  if constexpr (more_warps == 4)
-    if (threadIdx.x >= Block::main_threads) {
-      give_up_registers<Block::registers.beside>();
-      Block::Rows::run(g, block, Block::main_threads, Block::own_tiles(g), Block::stages(g));
-      return;
-    }
   if (threadIdx.x < 128) {
     give_up_registers<Block::registers.producer>();
-    if constexpr (more_warps > 0 && more_warps < 4)
-      if (threadIdx.x >= 128 - more_warps * 32) {
-        Block::Rows::run(g, block, 128 - more_warps * 32, Block::own_tiles(g), Block::stages(g));
-        return;
-      }
     if (threadIdx.x != 0)
       wait_for_previous();
     else if (tails && g.tail.exists())

@@ -16,10 +16,9 @@ namespace lenslet::cuda {
 /// A problem's persistent blocks, without addresses. `tails`: whether its kernel knows them (KTail).
 class WgmmaLaunch {
  public:
-  WgmmaLaunch(const ConvProblem& p, const WgmmaGemmPlan& plan, bool tails = true, const WgmmaExtras& extras = {})
+  WgmmaLaunch(const ConvProblem& p, const WgmmaGemmPlan& plan, bool tails = true)
       : problem_(p),
         shape_(shape_of(plan.tile)),
-        extras_(extras),
         width_(plan.width),
         filters_(in_whole_tiles(p, plan.together, plan.n())),
         lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)) {
@@ -43,10 +42,7 @@ class WgmmaLaunch {
   int y_channels() const { return call_.k; }
   int steps() const { return call_.steps; }
 
-  /// Call: WgmmaGemm, or derived from it without data of its own.
-  template <typename Call>
-  void start(const Context& context, void (*kernel)(Call), const WgmmaOperands& at) const {
-    static_assert(sizeof(Call) == sizeof(WgmmaGemm));
+  void start(const Context& context, void (*kernel)(WgmmaGemm), const WgmmaOperands& at) const {
     WgmmaGemm call = call_;
     const auto windows = [&](int width) {
       return window_operand(problem_, at.x, shape_.m, width, MapElement::half, at.x_pixel);
@@ -62,7 +58,7 @@ class WgmmaLaunch {
     if (call.tail.exists())
       call.residuals_or_tails = windows(call.tail.instructions(call.k_order, width_) * width_ / 4);
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
-    const auto shared_bytes = static_cast<std::size_t>(shared.total + extras_.shared_bytes);
+    const auto shared_bytes = static_cast<std::size_t>(shared.total);
     const int multiprocessors = context.multiprocessors;
     const auto even = static_cast<int>(blocks_of_same_filters(multiprocessors, call.tiles_n));
     const bool lasts = lasting_ > 0 && even > 0;
@@ -70,7 +66,7 @@ class WgmmaLaunch {
     call.stages = lasts ? lasting_ : shared.stages;
     allow_shared_bytes(kernel, shared_bytes);
     launch(context, kernel, static_cast<unsigned>(std::min(call.tiles, lasts ? even : multiprocessors)),
-           static_cast<unsigned>(wgmma_threads(shape_.consumers) + extras_.threads), shared_bytes, Call{call});
+           wgmma_threads(shape_.consumers), shared_bytes, call);
   }
 
  private:
@@ -85,7 +81,6 @@ class WgmmaLaunch {
 
   ConvProblem problem_;
   WgmmaTileShape shape_;
-  WgmmaExtras extras_;
   int width_;
   WgmmaFilters filters_;
   int lasting_;

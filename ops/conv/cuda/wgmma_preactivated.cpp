@@ -36,6 +36,13 @@ WgmmaFilters filters_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
 }
 std::size_t biases(const WgmmaGemmPlan& plan) { return static_cast<std::size_t>(plan.tiles_n * plan.n()); }
 
+/// H200, 30 November 2026 (ResNetV2-50, DenseNet-121, DeiT-S, Swin-T, CAFormer-S18 layer by layer).
+struct Costs {
+  double loading_us = 0.2;  ///< of a k-block mapped on its way to the products
+  double moments_us = 0.7;  ///< of moments, behind the last k-block
+};
+constexpr Costs costs;
+
 constexpr float infinity = std::numeric_limits<float>::infinity();
 /// Least epsilon of a LayerNormalization in float32: the squares of smaller deviations leave its range.
 constexpr double least_epsilon = 1e-20;
@@ -147,6 +154,7 @@ class PreactivatedKernel final : public Kernel {
       if (!is_pointwise(p)) return "a stride";
       if (p.residual) return "a residual";
       if (problem.epsilon < least_epsilon) return "an epsilon out of the range of float32's squares";
+      if (preactivated_tilings(problem).empty()) return "more tiles than multiprocessors hold at once";
     }
     if (p.residual && (inputs[Op::residual].type.dtype != dtype || inputs[Op::residual].constant))
       return "its residual is a constant, or of another type";
@@ -163,10 +171,17 @@ class PreactivatedKernel final : public Kernel {
     });
   }
 
+  /// As wgmma_gemm's, and what x's loading or its moments take.
+  static double plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
+    const double gemm_us = wgmma_plan_us(p, plan, device);
+    if (plan.split_k > 0) return gemm_us + costs.moments_us;
+    const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+    return gemm_us + waves * static_cast<double>(plan.steps) * costs.loading_us;
+  }
   static std::vector<WgmmaGemmPlan> by_estimate_of(const Problem& node) {
     const PreactivatedProblem problem = problem_of(node);
     return by_estimate(preactivated_tilings(problem),
-                       [&](const auto& plan) { return wgmma_plan_us(problem.conv, plan, reference_gpu()); });
+                       [&](const auto& plan) { return plan_us(problem.conv, plan, reference_gpu()); });
   }
   static WgmmaGemmPlan read(const PreactivatedProblem& problem, std::string_view config) {
     return find_tiling(preactivated_tilings(problem), config);
@@ -186,7 +201,7 @@ class PreactivatedKernel final : public Kernel {
     candidate.inputs[Op::input] = aligned_nhwc(p.c, p.storage);
     candidate.outputs = {aligned_nhwc(p.k, p.storage)};
     if (p.residual) candidate.inputs[Op::residual] = candidate.outputs[0];
-    candidate.estimated_us = wgmma_plan_us(p, plan, target.device);
+    candidate.estimated_us = plan_us(p, plan, target.device);
     candidate.tolerance = half_sum_tolerance(p.storage, p.c);
     candidate.pitched_inputs = input_bit(Op::input);
     candidate.pitched_output = true;
@@ -202,13 +217,15 @@ class PreactivatedKernel final : public Kernel {
 
 std::vector<WgmmaGemmPlan> preactivated_tilings(const PreactivatedProblem& problem) {
   std::vector<WgmmaGemmPlan> tilings;
-  for (const WgmmaTile tile : {WgmmaTile::t128x128, WgmmaTile::t192x128, WgmmaTile::t128x64, WgmmaTile::t192x64})
-    tilings.push_back(tile_wgmma(problem.conv, tile));
-  if (problem.normalises()) {
-    tilings.push_back(tile_wgmma(problem.conv, WgmmaTile::t128x256));
-    for (const SplitKTile tile : {SplitKTile::t128x64, SplitKTile::t64x64, SplitKTile::t64x32})
-      tilings.push_back(tile_wgmma(problem.conv, tile, 1));
-  }
+  if (problem.normalises())
+    for (const SplitKTile tile : {SplitKTile::t128x64, SplitKTile::t64x64, SplitKTile::t64x32}) {
+      const WgmmaGemmPlan plan = tile_wgmma(problem.conv, tile, 1);
+      if (plan.tiles_m * plan.tiles_n <= std::int64_t{reference_gpu().units} * shape_of(tile).blocks)
+        tilings.push_back(plan);
+    }
+  else
+    for (const WgmmaTile tile : {WgmmaTile::t128x128, WgmmaTile::t128x64, WgmmaTile::t192x64})
+      tilings.push_back(tile_wgmma(problem.conv, tile));
   return tilings;
 }
 

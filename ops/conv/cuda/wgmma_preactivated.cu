@@ -17,10 +17,9 @@ PersistentKernel kernel_of(bool residual) {
 }
 template <typename T>
 PersistentKernel kernel_of(WgmmaTile tile, bool residual) {
-  return tile == WgmmaTile::t128x128   ? kernel_of<T, WgmmaTile::t128x128>(residual)
-         : tile == WgmmaTile::t192x128 ? kernel_of<T, WgmmaTile::t192x128>(residual)
-         : tile == WgmmaTile::t128x64  ? kernel_of<T, WgmmaTile::t128x64>(residual)
-                                       : kernel_of<T, WgmmaTile::t192x64>(residual);
+  return tile == WgmmaTile::t128x128  ? kernel_of<T, WgmmaTile::t128x128>(residual)
+         : tile == WgmmaTile::t128x64 ? kernel_of<T, WgmmaTile::t128x64>(residual)
+                                      : kernel_of<T, WgmmaTile::t192x64>(residual);
 }
 
 }  // namespace

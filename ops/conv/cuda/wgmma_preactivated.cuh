@@ -34,10 +34,11 @@ __device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& bl
     for (int i = 0; i < parts * 2; ++i) by[i / 2][i % 2] = __ldg(factors + step * (Stage::channels / 2) + i * 4);
   };
   load_factors(0);
-  for (int step = 0; step < g.steps; ++step) {
-    wait_parity(block.full(at.stage), at.phase);
-    const unsigned char* const pixels = block.pixels(at.stage) + row * Stage::row_bytes;
-    std::uint32_t a[parts][4];
+  StageRing next = at;
+  // Of k-block `step`; the loads of the next one's factors take as long as the products of this.
+  const auto load = [&](int step, std::uint32_t(&a)[parts][4]) {
+    wait_parity(block.full(next.stage), next.phase);
+    const unsigned char* const pixels = block.pixels(next.stage) + row * Stage::row_bytes;
 #pragma unroll
     for (int i = 0; i < parts; ++i) {
       ldmatrix(a[i], pixels + ((i * 2 + half) ^ (row % 8)) * 16);  // TMA's swizzle
@@ -48,18 +49,28 @@ __device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& bl
         a[i][j] = clamp(narrowed_pair<T>(fmaf(x.x, f.x, f.z), fmaf(x.y, f.y, f.w)));
       }
     }
-    if (step + 1 < g.steps) load_factors(step + 1);  // their latency is the products' time
+    if (step + 1 < g.steps) load_factors(step + 1);
+    next.next(Block::stages(g));
+  };
+  // Multiplies a k-block, and loads the one behind it meanwhile.
+  const auto multiply = [&](int step, const std::uint32_t(&a)[parts][4], std::uint32_t(&behind)[parts][4]) {
     const std::uint64_t b = wgmma_operand<Stage::row_bytes>(block.filters(at.stage));
-    wgmma_hold(d[0]);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < parts; ++i) wgmma_of_registers<T, half_n * 2>(d[0], a[i], b + wgmma_behind(i * wgmma_k_bytes));
     wgmma_commit();
-    wgmma_wait<0>();  // another consumer multiplies meanwhile
+    if (step + 1 < g.steps) load(step + 1, behind);
+    wgmma_wait<0>();
+    wgmma_hold(d[0]);
     if (lane == 0) arrive(block.empty(at.stage));
     at.next(Block::stages(g));
+  };
+  std::uint32_t even[parts][4], odd[parts][4];
+  load(0, even);
+  for (int step = 0; step < g.steps; step += 2) {
+    multiply(step, even, odd);
+    if (step + 1 < g.steps) multiply(step + 1, odd, even);
   }
-  wgmma_hold(d[0]);
 }
 
 #endif

@@ -45,6 +45,21 @@ inline constexpr int split_k_threads = 128 * split_k_consumers<tile> + 32;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+/// What a block computes of its pixels beside their products: nothing. Else NormalisedRows, which has `warps` of its
+/// own that read every stage.
+struct PlainRows {
+  static constexpr int warps = 0;
+  template <typename Block>
+  __device__ static void init_barriers(const Block&) {}
+
+  /// Of a consumer's thread: its warpgroup's pixels begin at first_row, the block's filters at first_k.
+  template <typename Block>
+  __device__ PlainRows(const WgmmaSplitK&, const Block&, int /*first_row*/, int /*first_k*/) {}
+  /// With its final accumulators.
+  template <typename Accumulators>
+  __device__ void finish(Accumulators&) const {}
+};
+
 /// A block's shared memory layout.
 template <typename T, SplitKTile tile, int stage_width, int stage_groups, typename OfRows = PlainRows>
 struct SplitKBlock {
@@ -116,10 +131,10 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   const unsigned lane = threadIdx.x % 32;
   const SplitWork work(g, g.steps, Block::shape.n);
   const int first_pixel = work.tile_m * Block::shape.m;
+  typename Block::Rows rows(g, block, warp / 4 * 64, work.first_k);
   wait_for_previous();
   SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, first_pixel, work.first_k);
   StageRing at;
-  typename Block::Rows rows(block, warp / 4 * 64);
   float d[1][n / 2];
   int last = 0;
   for (int step = work.first; step < work.last; ++step) {
@@ -133,7 +148,7 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   }
   wgmma_wait<0>();
   wgmma_hold(d[0]);
-  rows.finish(g, d, work.first_k);
+  rows.finish(d[0]);
   epilogue.finish(d[0]);
 }
 

@@ -24,7 +24,7 @@ struct SplitKLaunch {
   int width = 0;           ///< channels of a group
   WgmmaFilters filters;
   MapElement element = MapElement::half;
-  WgmmaExtras extras = {};
+  int more_threads = 0, more_shared_bytes = 0;  ///< beside producer and consumers, and behind the layout
 };
 
 /// A plan's launch, without addresses.
@@ -53,10 +53,10 @@ class WgmmaSplitKLaunch {
     call.residual = at.residual;
     call.y = at.y;
     call.y_pixel = static_cast<int>(at.y_pixel);
-    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape).total + plan_.extras.shared_bytes);
+    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape).total + plan_.more_shared_bytes);
     allow_shared_bytes(plan_.kernel, shared_bytes);
     launch_clusters(context, plan_.kernel, static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n * plan_.split_k),
-                    static_cast<unsigned>(128 * (shape.m / 64) + 32 + plan_.extras.threads),
+                    static_cast<unsigned>(128 * (shape.m / 64) + 32 + plan_.more_threads),
                     static_cast<unsigned>(plan_.split_k), shared_bytes, call);
   }
 

@@ -24,27 +24,7 @@ struct StageRing {
   }
 };
 
-/// What a block has beside producer and consumers: threads, and shared memory behind its layout.
-struct WgmmaExtras {
-  int threads = 0, shared_bytes = 0;
-};
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// What a block computes of its rows of pixels beside their products: nothing. Else NormalisedRows, which has `warps`
-/// of its own that read every stage.
-struct PlainRows {
-  static constexpr int warps = 0;
-  template <typename Block>
-  __device__ static void init_barriers(const Block&) {}
-
-  /// Of a consumer's thread, for all tiles; the warpgroup's pixels begin at this row.
-  template <typename Block>
-  __device__ PlainRows(const Block&, int) {}
-  /// Once a tile: its final accumulators, of filters from first_k on.
-  template <typename Call, typename Accumulators>
-  __device__ void finish(const Call&, Accumulators&, int) const {}
-};
 
 /// For tiles of m pixels by n filters. A call has maps of windows and filters, `pointwise` and `k_order`; with
 /// persistent blocks `tail`, too.
