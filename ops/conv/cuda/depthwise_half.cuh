@@ -42,29 +42,8 @@ class EpilogueStore {
   template <int lanes>
   __device__ void operator()(float (&sum)[lanes], std::int64_t at) const {
     add_residual(sum, at);
-    activate(sum);
+    if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sum);
     store(sum, at);
-  }
-  template <int lanes>
-  __device__ void add_residual(float (&sum)[lanes], std::int64_t at) const {
-    if (call_.residual == nullptr) return;
-    const T* const residual = static_cast<const T*>(call_.residual) + at;
-    if constexpr (lanes == 1) {
-      sum[0] += widened(*residual);
-    } else {
-      const auto added = *reinterpret_cast<const Words<lanes / 2>*>(residual);
-#pragma unroll
-      for (int i = 0; i < lanes / 2; ++i) {
-        const float2 pair = widened_pair<T>(added.at[i]);
-        sum[2 * i] += pair.x;
-        sum[2 * i + 1] += pair.y;
-      }
-    }
-  }
-  /// Any number of sums: a branch for all.
-  template <int count>
-  __device__ void activate(float (&sums)[count]) const {
-    if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sums);
   }
   /// Short form without a residual and with a clamp as activation, for kernels that unroll it often.
   template <int lanes>
@@ -81,6 +60,23 @@ class EpilogueStore {
   }
 
  private:
+  template <int lanes>
+  __device__ void add_residual(float (&sum)[lanes], std::int64_t at) const {
+    if (call_.residual == nullptr) return;
+    const T* const residual = static_cast<const T*>(call_.residual) + at;
+    if constexpr (lanes == 1) {
+      sum[0] += widened(*residual);
+    } else {
+      const auto added = *reinterpret_cast<const Words<lanes / 2>*>(residual);
+#pragma unroll
+      for (int i = 0; i < lanes / 2; ++i) {
+        const float2 pair = widened_pair<T>(added.at[i]);
+        sum[2 * i] += pair.x;
+        sum[2 * i + 1] += pair.y;
+      }
+    }
+  }
+
   const DepthwiseCall& call_;
   PairClamp<T> clamp_;  ///< no-op where the activation is not a clamp
 };
@@ -112,29 +108,16 @@ __device__ void finish_tile(const DepthwiseCall& call, const Place& place, float
         if (exists(p, q)) finish.store(acc[p][q], offset(p, q));
     return;
   }
-  // Some pixels at a time: their activations overlap, and the code stays small. Register indices are constants within
-  // the body.
-  constexpr int pixels = tile_p * tile_q, together = lanes < 8 ? 8 / lanes : 1;
+  // Not unrolled, to keep the code small; register indices are constants within the body.
 #pragma unroll 1
-  for (int first = 0; first < pixels; first += together) {
-    float sums[together * lanes];
+  for (int i = 0; i < tile_p * tile_q; ++i) {
+    float sum[lanes];
 #pragma unroll
-    for (int known = 0; known < pixels; known += together)
+    for (int known = 0; known < tile_p * tile_q; ++known)
 #pragma unroll
-      for (int i = 0; i < together * lanes; ++i) {
-        const int pixel = min(known + i / lanes, pixels - 1);
-        if (first == known) sums[i] = acc[pixel / tile_q][pixel % tile_q][i % lanes];
-      }
-    const auto each = [&](const auto& apply) {
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int p = (first + i) / tile_q, q = (first + i) % tile_q;
-        if (first + i < pixels && exists(p, q)) apply(reinterpret_cast<float(&)[lanes]>(sums[i * lanes]), offset(p, q));
-      }
-    };
-    each([&](auto& sum, std::int64_t at) { finish.add_residual(sum, at); });
-    finish.activate(sums);
-    each([&](auto& sum, std::int64_t at) { finish.store(sum, at); });
+      for (int lane = 0; lane < lanes; ++lane)
+        if (i == known) sum[lane] = acc[known / tile_q][known % tile_q][lane];
+    if (exists(i / tile_q, i % tile_q)) finish(sum, offset(i / tile_q, i % tile_q));
   }
 }
 
