@@ -309,34 +309,38 @@ std::optional<std::string> refuse_cuda(const Problem& node) {
   return large ? std::optional<std::string>("more than 2^31 - 1 rows of scores") : std::nullopt;
 }
 
-/// Tiles of a known bias, in 16 bits; but where rows are normalised biases come after the products.
-std::optional<BlobSpec> bias_tiles(const Problem& node, const Candidate&) {
-  const InputInfo& q = node.inputs()[AttentionOp::q];
-  const bool halves = dtypes<HalfTypes>.contains(q.type.dtype);
-  if (!halves || !present(node.inputs(), AttentionOp::bias) || node.inputs()[AttentionOp::bias].constant == nullptr)
+/// Bytes of a known bias in tiles, in 16 bits; but where rows are normalised biases come after the products.
+std::optional<std::size_t> bias_tiles(const Problem& node) {
+  const auto inputs = node.inputs();
+  const bool halves = dtypes<HalfTypes>.contains(inputs[AttentionOp::q].type.dtype);
+  if (!halves || !present(inputs, AttentionOp::bias) || inputs[AttentionOp::bias].constant == nullptr)
     return std::nullopt;
   const AttentionProblem p = attention_problem(node);
-  if (p.qk_norm_epsilon || p.linear_epsilon || std::max(p.head_size, p.value_size) > cuda::most_mma_channels)
-    return std::nullopt;
-  const auto bytes = bias_tiles_bytes(p);
-  if (!bytes) return std::nullopt;
-  return BlobSpec{.key = fmt::format("bias in tiles of {}x{}", p.queries, p.keys), .bytes = *bytes};
+  if (p.qk_norm_epsilon || p.linear_epsilon || !cuda::on_tensor_cores(p)) return std::nullopt;
+  return bias_tiles_bytes(p);
 }
-void fill_bias_tiles(const Problem& node, const Candidate&, std::span<std::byte> blob) {
+InputMask reads(const Problem& node) {
+  return bias_tiles(node) ? all_inputs & ~input_bit(AttentionOp::bias) : all_inputs;
+}
+/// The choice decided it.
+bool takes_tiles(const Candidate& candidate) { return (candidate.reads & input_bit(AttentionOp::bias)) == 0; }
+
+std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) {
+  if (!takes_tiles(candidate)) return std::nullopt;
+  const AttentionProblem p = attention_problem(node);
+  return BlobSpec{.key = fmt::format("bias in tiles of {}x{}", p.queries, p.keys), .bytes = bias_tiles(node).value()};
+}
+void prepare(const Problem& node, const Candidate&, std::span<std::byte> to) {
   const Tensor& bias = *node.inputs()[AttentionOp::bias].constant;
   const auto* const bits = reinterpret_cast<const std::uint16_t*>(bias.data());
   const std::uint16_t minus_infinity = bias.dtype() == DType::f16 ? 0xFC00 : 0xFF80;
-  write_bias_tiles(attention_problem(node), {bits, static_cast<std::size_t>(bias.elems())}, minus_infinity, blob);
-}
-InputMask reads(const Problem& node) {
-  return bias_tiles(node, {}) ? all_inputs & ~input_bit(AttentionOp::bias) : all_inputs;
+  write_bias_tiles(attention_problem(node), {bits, static_cast<std::size_t>(bias.elems())}, minus_infinity, to);
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const auto inputs = binding.problem.inputs();
   return bound([p = attention_problem(binding.problem), wgmma = cuda::has_wgmma(binding.device),
-                tiles = bias_tiles(binding.problem, binding.candidate).has_value(),
-                k = AttentionOp::holder(inputs, AttentionOp::k),
+                tiles = takes_tiles(binding.candidate), k = AttentionOp::holder(inputs, AttentionOp::k),
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
     if constexpr (cuda_built) {
       const Tensor& q = run.inputs[AttentionOp::q];
@@ -356,8 +360,8 @@ constexpr std::array kernels = on_both({.types = dtypes<Types<float>>,
                                         .more_on_cuda = dtypes<HalfTypes>,
                                         .tolerance_for = tolerance,
                                         .reads_for = reads,
-                                        .blob = bias_tiles,
-                                        .prepare = fill_bias_tiles},
+                                        .blob = blob,
+                                        .prepare = prepare},
                                        bind_attention_cpu, bind_cuda, refuse_cuda);
 
 }  // namespace

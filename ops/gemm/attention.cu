@@ -191,9 +191,7 @@ void attention(const Context& context, const AttentionProblem& p, bool wgmma, DT
   for (std::size_t head = 0; head < p.head_scales.size(); ++head)
     call.scales[head] = static_cast<float>(p.scale * 1.4426950408889634 * p.head_scales[head]);
   call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
-  const std::int64_t farthest = std::max(p.k.token, p.v.token);
-  if (dtypes<HalfTypes>.contains(dtype) && std::max(p.head_size, p.value_size) <= most_mma_channels &&
-      farthest <= std::numeric_limits<int>::max()) {
+  if (dtypes<HalfTypes>.contains(dtype) && on_tensor_cores(p)) {
     call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
     call.quads_v = quads(p.v, p.value_size, v);
     call.bias_tiles = prepared.tiles;

@@ -1,6 +1,10 @@
 #pragma once
 // Attention on the device.
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
 #include "lenslet/tensor.h"
 #include "ops/gemm/attention.h"
 
@@ -13,6 +17,12 @@ inline constexpr std::int64_t most_attention_channels = 256;
 
 /// Channels of a head that the kernels of 16 bits take.
 inline constexpr std::int64_t most_mma_channels = 128;
+
+/// Whether the kernels of 16 bits count a token's stride in 31 bits and hold its channels.
+inline bool on_tensor_cores(const AttentionProblem& p) {
+  return std::max(p.head_size, p.value_size) <= most_mma_channels &&
+         std::max(p.k.token, p.v.token) <= std::numeric_limits<std::int32_t>::max();
+}
 
 /// `data` may be null. `tiles`: prepared (ops/gemm/attention_bias.h), of 16 bits.
 struct AttentionBias {

@@ -1,8 +1,8 @@
 // Attention of 16-bit values on tensor cores. Lanes as in base/cuda/mma.cuh.
 //
 // A warp has 16 queries, and 64 keys at a time. K and V come to shared memory in tiles of 64 tokens, up to 256 tokens
-// ahead, 128 of wide heads. Where blocks are few, warps share the queries
-// and take the tiles of keys in turn; what they have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
+// ahead, 128 of wide heads. Where blocks are few, warps share the queries and take the tiles of keys in turn; what they
+// have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
 
 #include <algorithm>
 #include <cfloat>

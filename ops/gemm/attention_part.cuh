@@ -77,7 +77,7 @@ __device__ void begin_with_biases(float (&score)[tile_keys / 8][4], const uint4*
     }
   }
 }
-/// The same of biases in rows, from key `key` on. Where keys are fewer, `here`, the last stands for those behind it.
+/// Biases i and i + 1 of a row of `here`; the last stands for those behind it. `pairs`: AttentionCall::bias_pairs.
 template <typename T>
 __device__ std::uint32_t biases_at(const T* row, bool pairs, int i, int here) {
   if (pairs) return *reinterpret_cast<const std::uint32_t*>(row + min(i, here - 2));

@@ -227,13 +227,15 @@ TEST_CASE("fuse_preactivation/other_layer_normalizations_stay") {
     CHECK(joined(planned(tokens.b.build(1))) == 0);
   }
   SUBCASE("over tokens and channels") {
-    GraphBuilder b;
-    const ValueId x = b.input("x", {-1, 197, 384});
-    const ValueId y = b.node("LayerNormalization", {x, b.weights({197, 384}, 1, 0.1), b.weights({197, 384})},
-                             {{"axis", std::int64_t{1}}}, 17);
-    b.output(b.node("Add", {b.node("MatMul", {y, b.weights({384, 768}, 0, 0.05)}), b.weights({768})}));
-    const Graph all = planned(b.build(64));
+    Tokens tokens;
+    GraphBuilder& b = tokens.b;
+    tokens.branch(b.node("LayerNormalization", {tokens.x, b.weights({197, 384}, 1, 0.1), b.weights({197, 384})},
+                         {{"axis", std::int64_t{1}}}, 17));
+    const Graph all = planned(b.build(1));
     CHECK(joined(all) == 0);
     CHECK(count(all, "LayerNormalization") == 1);
+    Tokens by_channels(384, {{"axis", std::int64_t{1}}});  // scale and shift of a row's channels
+    by_channels.branch(by_channels.normalised);
+    CHECK(joined(planned(by_channels.b.build(1))) == 0);
   }
 }

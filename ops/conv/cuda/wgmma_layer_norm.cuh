@@ -48,17 +48,17 @@ class PixelMoments {
     else
       take<false>(pixels, left);
   }
-  /// Writes means and gains. `by`: 1 / C.
-  __device__ void write(float2* to, float epsilon, float by) const {
+  /// Writes means and gains. `scalars`: epsilon, 1 / C, factor of the gains.
+  __device__ void write(float2* to, const float (&scalars)[3]) const {
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       float sum = sums_[r][0] + sums_[r][1], squares = squares_[r][0] + squares_[r][1];
       sum += shuffle_xor(sum, 1);
       squares += shuffle_xor(squares, 1);
-      const float distance = sum * by;
-      float variance = fmaf(-distance, distance, squares * by);
+      const float distance = sum * scalars[1];
+      float variance = fmaf(-distance, distance, squares * scalars[1]);
       if (variance < 0) variance = 0;  // NaN stays
-      if (half_ == 0) to[row_ + r * pitch] = {first_[r] + distance, 1 / sqrtf(variance + epsilon)};
+      if (half_ == 0) to[row_ + r * pitch] = {first_[r] + distance, scalars[2] / sqrtf(variance + scalars[0])};
     }
   }
 
@@ -95,7 +95,7 @@ class PixelMoments {
   float first_[rows], sums_[rows][2] = {}, squares_[rows][2] = {};
 };
 
-/// As PlainRows, of consumers of 64 pixels. The blob has the sums of filters behind the biases, then epsilon and 1 / C.
+/// As PlainRows, of consumers of 64 pixels. The blob has the sums of filters behind the biases, then the scalars.
 template <typename T, SplitKTile tile>
 class NormalisedRows {
   static constexpr int m = shape_of(tile).m, n = shape_of(tile).n;
@@ -123,8 +123,8 @@ class NormalisedRows {
   /// The threads that take the moments.
   template <typename Block>
   __device__ static void run(const WgmmaSplitK& g, const Block& block, int thread) {
-    const float* const scalars = sums_of_filters(g) + g.tiles_n * n;
-    const float epsilon = __ldg(scalars), by = __ldg(scalars + 1);  // of the blob, which no earlier kernel writes
+    const float* const from = sums_of_filters(g) + g.tiles_n * n;  // of the blob, which no earlier kernel writes
+    const float scalars[3] = {__ldg(from), __ldg(from + 1), __ldg(from + 2)};
     wait_for_previous();
     PixelMoments<T, m> pixels(thread, g.k_order.c);
     StageRing at;
@@ -135,7 +135,7 @@ class NormalisedRows {
       if (thread % 32 == 0) arrive(block.empty(at.stage));
       at.next(Block::layout.stages);
     }
-    pixels.write(moments(block), epsilon, by);
+    pixels.write(moments(block), scalars);
     arrive(full(block));
   }
 

@@ -93,9 +93,18 @@ class PreactivatedKernel final : public Kernel {
     const auto w = constant(Op::filter), scale = constant(Op::scale), shift = constant(Op::shift);
     const auto c_of = [&](std::size_t i) { return i % static_cast<std::size_t>(p.c); };
     std::vector<float> scaled(w.begin(), w.end());
-    if (normalises_)
-      for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[c_of(i)];
     const float* const factor = filter_scale.empty() ? nullptr : filter_scale.data();
+    int exponent = 0;
+    if (normalises_) {
+      double most = 0;
+      for (std::size_t i = 0; i < scaled.size(); ++i) {
+        scaled[i] *= scale[c_of(i)];
+        const double of_filter = factor == nullptr ? 1 : static_cast<double>(factor[i / static_cast<std::size_t>(p.c)]);
+        most = std::max(most, std::abs(static_cast<double>(scaled[i]) * of_filter));
+      }
+      if (most > 0 && std::isfinite(most)) exponent = -std::ilogb(most);
+      for (float& value : scaled) value = std::ldexp(value, exponent);
+    }
     const std::size_t floats_at = preactivated_floats_at(p, plan);
     filters_of(p, plan).write(p, {.w = scaled.data(), .scale = factor, .gemm_k = p.c}, blob.first(floats_at));
 
@@ -114,6 +123,7 @@ class PreactivatedKernel final : public Kernel {
       }
       rest[biases(plan)] = problem.epsilon;
       rest[biases(plan) + 1] = 1.0F / static_cast<float>(p.c);
+      rest[biases(plan) + 2] = std::ldexp(1.0F, -exponent);
     } else {
       const FusedClamp limits(problem.activation);
       rest[0] = std::fmax(limits.low, -infinity), rest[1] = std::fmin(limits.high, infinity);  // NaN is no limit
@@ -188,7 +198,7 @@ class PreactivatedKernel final : public Kernel {
   }
   static std::size_t floats(const PreactivatedProblem& problem, const WgmmaGemmPlan& plan) {
     const std::size_t more = problem.normalises()
-                                 ? biases(plan) + 2
+                                 ? biases(plan) + 3
                                  : preactivated_limits + static_cast<std::size_t>(plan.steps) * wgmma_step * 2;
     return biases(plan) + more;
   }

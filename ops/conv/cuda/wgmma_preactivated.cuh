@@ -19,7 +19,7 @@ __device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& bl
   using Stage = typename Block::Stage;
   constexpr int parts = Stage::row_bytes / wgmma_k_bytes;  // of 16 channels
   static_assert(Stage::row_bytes == 128);
-  // PreactivatedList: limits, then of channels 2i and 2i + 1 both scales and both shifts.
+  // The blob's list (wgmma_preactivated.h): limits, then of channels 2i and 2i + 1 both scales and both shifts.
   const float* const list = g.bias + g.tiles_n * Block::shape.n;
   const PairClamp<T> clamp(__ldg(list), __ldg(list + 1));
   // Of the warp's rows first_row + 16 * (warp % 4) ...: the lane's one of ldmatrix.

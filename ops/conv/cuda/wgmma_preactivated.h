@@ -23,7 +23,8 @@ std::vector<WgmmaGemmPlan> preactivated_tilings(const PreactivatedProblem& probl
 
 /// The blob: filters as WgmmaFilters, then floats. Of each filter, padded to whole tiles, the bias; then
 /// wgmma_preactivated: the activation's limits, and for channels 2i and 2i + 1 both scales and both shifts, 0 up to
-/// whole k-blocks; wgmma_layer_norm: of each filter the sum of its weights; epsilon and 1 / C.
+/// whole k-blocks; wgmma_layer_norm: of each filter the sum of its weights; epsilon, 1 / C, and a power of
+/// two that undoes the one that brought the filters into the middle of their type's range.
 inline constexpr int preactivated_limits = 4;  ///< floats before the scales; two are in use
 /// Offset of the floats in bytes.
 std::size_t preactivated_floats_at(const ConvProblem& problem, const WgmmaGemmPlan& plan);

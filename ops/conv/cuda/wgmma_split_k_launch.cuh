@@ -1,5 +1,5 @@
 #pragma once
-// Binding of wgmma_gemm's and wgmma_tf32's cluster split-K plans.
+// Binding and launch of the split-K plans of wgmma_gemm, wgmma_tf32 and wgmma_layer_norm.
 
 #include <cstddef>
 #include <cstdint>

@@ -62,11 +62,10 @@ std::optional<Before> batch_norm(const Graph& graph, const Node& norm) {
 
 /// Of a LayerNormalization of dense rows.
 std::optional<Before> layer_norm(const Graph& graph, const Node& norm) {
-  const Value &x = graph.value(norm.inputs[0]), &y = graph.value(norm.outputs[0]);
+  const Value& x = graph.value(norm.inputs[0]);
   const int last = x.shape.rank() - 1;
   const std::int64_t axis = integer_attribute(*norm.op, "axis").value_or(0), c = x.shape[last];
-  if ((axis != -1 && axis != last) || x.is_constant() || x.format != formats::nchw || y.format != formats::nchw)
-    return std::nullopt;
+  if ((axis != -1 && axis != last) || x.format != formats::nchw) return std::nullopt;
   Before before;
   const auto parameter = [&](std::size_t i, float otherwise, Tensor& to) {
     if (input_of(norm, i) == no_id) {
@@ -103,6 +102,8 @@ class Preactivations {
       if (!has_result(norm) ||
           std::ranges::any_of(norm.outputs.begin() + 1, norm.outputs.end(), [](ValueId more) { return more != no_id; }))
         continue;
+      const Value &x = graph_.value(norm.inputs[0]), &y = graph_.value(norm.outputs[0]);
+      if (x.is_constant() || x.dtype != y.dtype || x.format != y.format) continue;  // x takes y's place
       const bool rows = not_forced(norm, "LayerNormalization");
       if (!rows && !not_forced(norm, "BatchNormalization")) continue;
       const std::optional<Before> before = rows ? layer_norm(graph_, norm) : batch_norm(graph_, norm);

@@ -8,8 +8,9 @@
 
 namespace lenslet {
 
-/// The first kernel and candidate for `node`, whose inputs are described by `inputs`, that read and write the formats
-/// which its values have. Constants are packed into any. Without reason and rows; nothing if there is none.
+/// The kernel and candidate of the least estimate for `node`, whose inputs are described by `inputs`, that read and
+/// write the formats which its values have. Constants are packed into any. Without reason and rows; nothing if there is
+/// none.
 std::optional<Choice> choose_in_formats(const Graph& graph, const Node& node, std::span<const InputInfo> inputs,
                                         const Target& target);
 
