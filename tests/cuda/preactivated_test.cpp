@@ -124,8 +124,8 @@ HOPPER_CASE("cuda/preactivated/drawn") {
   }
 }
 
-// Channels that end within k-blocks, few and many of them, filters that end within tiles and vectors; rows whose mean is
-// far larger than their deviation.
+// Channels that end within k-blocks, few and many of them, filters that end within tiles and vectors; rows whose mean
+// is far larger than their deviation.
 HOPPER_CASE("cuda/layer_norm_conv/every_tiling") {
   const unsigned seed = random_seed();
   unsigned draw = seed;

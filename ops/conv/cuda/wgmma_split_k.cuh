@@ -1,7 +1,7 @@
 #pragma once
 // The wgmma_split_k kernel, cluster split-K: one tile a cluster, each block multiplies a split of its k-blocks, so that
-// a long gemm_k uses the L2 bandwidth of several multiprocessors. One producer thread in the warp behind them issues TMA
-// loads, one or two consumer warpgroups multiply 64 pixels each. Blocks do one tile: they start while the previous
+// a long gemm_k uses the L2 bandwidth of several multiprocessors. One producer thread in the warp behind them issues
+// TMA loads, one or two consumer warpgroups multiply 64 pixels each. Blocks do one tile: they start while the previous
 // kernel runs and have loaded their first filters when it ends. Reduction and epilogue: wgmma_split_k_epilogue.cuh.
 // float32 is multiplied as TF32: 128-byte rows of 32 channels, rounded by TMA; k of an instruction has as many bytes.
 
