@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -99,13 +100,12 @@ class Preactivations {
     for (const NodeId id : edit_.nodes()) {
       if (edit_.erased(id)) continue;
       const Node norm = graph_.node(id);  // copied: values are added
-      if (!has_result(norm) ||
-          std::ranges::any_of(norm.outputs.begin() + 1, norm.outputs.end(), [](ValueId more) { return more != no_id; }))
-        continue;
+      const bool rows = not_forced(norm, "LayerNormalization");
+      if ((!rows && !not_forced(norm, "BatchNormalization")) || !has_result(norm)) continue;
+      const auto statistics = std::span(norm.outputs).subspan(1);
+      if (std::ranges::any_of(statistics, [](ValueId more) { return more != no_id; })) continue;
       const Value &x = graph_.value(norm.inputs[0]), &y = graph_.value(norm.outputs[0]);
       if (x.is_constant() || x.dtype != y.dtype || x.format != y.format) continue;  // x takes y's place
-      const bool rows = not_forced(norm, "LayerNormalization");
-      if (!rows && !not_forced(norm, "BatchNormalization")) continue;
       const std::optional<Before> before = rows ? layer_norm(graph_, norm) : batch_norm(graph_, norm);
       std::vector<NodeId> convs;
       if (!before || !find_convs(norm.outputs[0], before->scale.elems(), rows, convs) || convs.empty()) continue;
