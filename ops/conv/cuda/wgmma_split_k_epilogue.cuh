@@ -363,14 +363,9 @@ struct SplitWork {
   }
 };
 
-/// A block has no threads beside consumers and producer.
-struct NobodyBeside {
-  __device__ void operator()() const {}
-};
-
-/// A kernel: the consumers' threads, then a producer warp, then those that run `beside`, if any.
-template <typename T, int consumers, typename Call, typename Block, typename Beside = NobodyBeside>
-__device__ inline void run_split(const Call& g, const Block& block, [[maybe_unused]] const Beside& beside = {}) {
+/// A kernel: the consumers' threads, then a producer warp, then those that run `beside`.
+template <typename T, int consumers, typename Call, typename Block, typename Beside>
+__device__ inline void run_split(const Call& g, const Block& block, const Beside& beside) {
   if (threadIdx.x == consumers) {
     block.init_barriers(g);
     fence_mbarrier_init();
@@ -380,7 +375,7 @@ __device__ inline void run_split(const Call& g, const Block& block, [[maybe_unus
   if (threadIdx.x >= consumers) {
     if (threadIdx.x == consumers)
       produce_split(g, block);
-    else if (!std::is_same_v<Beside, NobodyBeside> && threadIdx.x >= consumers + 32)
+    else if (threadIdx.x >= consumers + 32)
       beside();
     else
       wait_for_previous();
@@ -388,6 +383,11 @@ __device__ inline void run_split(const Call& g, const Block& block, [[maybe_unus
   } else {
     consume_split<T>(g, block);
   }
+}
+/// The same without more threads.
+template <typename T, int consumers, typename Call, typename Block>
+__device__ inline void run_split(const Call& g, const Block& block) {
+  run_split<T, consumers>(g, block, [] { wait_for_previous(); });
 }
 
 #endif
