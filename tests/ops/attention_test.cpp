@@ -48,6 +48,11 @@ Tensor table_of_rows(std::int64_t problems, std::int64_t tokens, unsigned seed) 
   return table;
 }
 
+/// CPU kernels do not go by the number of problems.
+std::int64_t problems_here(std::int64_t problems) {
+  return op_runner().device() == DeviceKind::cuda ? problems : std::min<std::int64_t>(problems, 2);
+}
+
 }  // namespace
 
 TEST_CASE("attention/queries_keys_and_sizes_of_heads") {
@@ -89,9 +94,8 @@ TEST_CASE("attention/more_keys_than_shared_memory_holds") {
                                    {140, 2, 18, 333, 80, 72}, {1, 1, 2113, 150, 32, 32}};
   for (const auto& [problems, heads, queries, s, d, e] : sizes)
     for (const bool biased : {false, true}) {
-      const bool cuda = op_runner().device() == DeviceKind::cuda;  // CPU kernels do not go by their number
-      const std::int64_t n = cuda ? problems : std::min<std::int64_t>(problems, 2);
-      const std::int64_t l = cuda ? queries : std::min<std::int64_t>(queries, 40);
+      const bool cuda = op_runner().device() == DeviceKind::cuda;
+      const std::int64_t n = problems_here(problems), l = cuda ? queries : std::min<std::int64_t>(queries, 40);
       OpCase c{.op = "Attention",
                .opset = 23,
                .inputs = {random_f32({n, heads, l, d}, seed++, 0, 2), random_f32({n, heads, s, d}, seed++, 0, 2),
@@ -234,8 +238,8 @@ TEST_CASE("attention/masked_scores") {
 // Rows without a key in one tile of 64, in one warp's share, and in none.
 TEST_CASE("attention/masked_tiles") {
   const float inf = std::numeric_limits<float>::infinity();
-  for (const auto& [n, heads, l] : {std::array{1, 1, 5}, {140, 2, 5}, {140, 1, 35}}) {
-    const std::int64_t s = 330;
+  for (const auto& [problems, heads, l] : {std::array{1, 1, 5}, {140, 2, 5}, {140, 1, 35}}) {
+    const std::int64_t n = problems_here(problems), s = 330;
     Tensor mask(DType::f32, Shape{l, s});
     for (std::int64_t i = 0; i < l * s; ++i) {
       const std::int64_t row = i / s % 5, tile = i % s / 64;
@@ -255,9 +259,9 @@ TEST_CASE("attention/masked_tiles") {
 // On CUDA in 16 bits powers are relative to a score that does not follow small growth.
 TEST_CASE("attention/scores_that_grow_from_tile_to_tile") {
   unsigned seed = 700;
-  for (const auto& [n, heads, l] : {std::array{1, 1, 18}, {140, 2, 18}, {140, 1, 33}})
+  for (const auto& [problems, heads, l] : {std::array{1, 1, 18}, {140, 2, 18}, {140, 1, 33}})
     for (const float growth : {0.05F, 4.0F, -4.0F}) {
-      const std::int64_t s = 390, d = 24;
+      const std::int64_t n = problems_here(problems), s = 390, d = 24;
       Tensor k = random_f32({n, heads, s, d}, seed++, 0, 1);
       for (std::int64_t i = 0; i < k.elems(); ++i)
         k.values<float>()[static_cast<std::size_t>(i)] *= 1 + growth * static_cast<float>(i / d % s / 64);
@@ -273,9 +277,9 @@ TEST_CASE("attention/scores_that_grow_from_tile_to_tile") {
 // What networks in bfloat16 mask with: a scale beyond 1 / log2(e) makes it overflow.
 TEST_CASE("attention/masks_of_the_least_number") {
   const float least = -3.3895314e38F;
-  for (const auto& [n, heads, l] : {std::array{1, 1, 20}, {140, 2, 20}, {140, 1, 33}})
+  for (const auto& [problems, heads, l] : {std::array{1, 1, 20}, {140, 2, 20}, {140, 1, 33}})
     for (const std::int64_t from : {0, 64}) {
-      const std::int64_t s = 128;
+      const std::int64_t n = problems_here(problems), s = 128;
       Tensor mask(DType::f32, Shape{l, s});
       for (std::int64_t i = 0; i < l * s; ++i)
         mask.values<float>()[static_cast<std::size_t>(i)] = i % s / 64 * 64 == from ? least : 0;
