@@ -134,8 +134,8 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
 
 /// d += a * b with a in registers: thread t of warp w holds the words (row 16*w + t/4, word t%4), the one 8 rows below,
 /// and the same two 4 words on. A word is two 16-bit elements or one of TF32. Do not overwrite them before
-/// wgmma_wait(). `turned`, of 16 bits and n of a row's elements at most: rows of B are of one k, with all of n; eight
-/// of them make the operand's groups (PTX ISA, "Strides", MN-major).
+/// wgmma_wait(). `turned`: B is [k][n] (PTX ISA, "Strides", MN-major), of 16 bits, a row at least n elements;
+/// eight rows of k make a group.
 template <typename T, int n, bool turned = false>
 __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t (&a)[4], std::uint64_t b) {
   static_assert(n == 32 || n == 64 || n == 128);

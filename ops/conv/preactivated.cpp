@@ -19,6 +19,14 @@ std::string PreactivatedProblem::str() const {
   return fmt::format("layer norm{}; {}", activation.kind == Activation::Kind::none ? "" : " " + before, conv.str());
 }
 
+AttributeList preactivation_attributes(const Activation& activation, std::optional<float> epsilon) {
+  AttributeList plain, list;
+  append_attributes(plain, {.activation = activation});
+  if (epsilon) plain.emplace_back("epsilon", static_cast<double>(*epsilon));
+  for (const auto& [name, value] : plain) list.emplace_back(fmt::format("{}{}", prefix, name), value);
+  return list;
+}
+
 PreactivatedConvOp::PreactivatedConvOp(const NodeSpec& spec) {
   AttributeList before, after;
   for (const auto& [name, value] : spec.attributes)
@@ -40,10 +48,9 @@ PreactivatedConvOp::PreactivatedConvOp(const NodeSpec& spec) {
 }
 
 AttributeList PreactivatedConvOp::attributes() const {
-  AttributeList list = conv_->attributes(), before;
-  append_attributes(before, {.activation = activation_});
-  if (epsilon_ >= 0) before.emplace_back("epsilon", static_cast<double>(epsilon_));
-  for (const auto& [name, value] : before) list.emplace_back(fmt::format("{}{}", prefix, name), value);
+  AttributeList list = conv_->attributes();
+  const auto before = preactivation_attributes(activation_, epsilon_ >= 0 ? std::optional(epsilon_) : std::nullopt);
+  list.insert(list.end(), before.begin(), before.end());
   return list;
 }
 

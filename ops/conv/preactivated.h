@@ -5,6 +5,7 @@
 // pass fuse_preactivation makes it where one kernel is faster than two; no file contains it. No arithmetic here.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,11 @@ struct PreactivatedProblem {
   friend bool operator==(const PreactivatedProblem&, const PreactivatedProblem&) = default;
 };
 
+/// Of what is before the convolution, as PreactivatedConv has them: with "x_".
+AttributeList preactivation_attributes(const Activation& activation, std::optional<float> epsilon = {});
+
 /// Inputs: x, scale [C], shift [C], 1x1 filters [K,C,1,1], their bias (optional), residual (optional). attributes():
-/// the Conv's; with "x_" before, the activation's, and `epsilon` of a LayerNormalization.
+/// the Conv's, and preactivation_attributes(): the activation's, and `epsilon` of a LayerNormalization.
 class PreactivatedConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, scale = 1, shift = 2, filter = 3, bias = 4, residual = 5;

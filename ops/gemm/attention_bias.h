@@ -12,6 +12,8 @@
 
 namespace lenslet {
 
+inline constexpr int bias_tile_queries = 16, bias_tile_keys = 64;
+
 /// Bytes of [bias_n][bias_heads][queries / 16][keys / 64] such tiles, rounded up; nothing where a bias is the same for
 /// all queries, or so large that the prepared one would double the memory of a network.
 std::optional<std::size_t> bias_tiles_bytes(const AttentionProblem& problem);

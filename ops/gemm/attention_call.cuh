@@ -8,6 +8,7 @@
 
 #include "lenslet/tensor.h"
 #include "ops/gemm/attention.h"
+#include "ops/gemm/attention_bias.h"
 
 namespace lenslet::cuda {
 
@@ -30,7 +31,7 @@ struct AttentionCall {
   bool bias_tiles;         ///< it is prepared (attention_bias.h)
 };
 
-inline constexpr int bias_tile_quads = 128;
+inline constexpr int bias_tile_quads = bias_tile_queries * bias_tile_keys / 8;  ///< units of 16 bytes
 
 /// A block's problem, head and first query. Found once: divisions are slow.
 struct Place {
@@ -60,7 +61,9 @@ struct Place {
   /// Of the prepared bias's tile of 16 queries and 64 keys, in units of 16 bytes; the next keys' follows.
   __device__ std::int64_t of_bias_tile(const AttentionCall& call, int query) const {
     const std::int64_t plane = std::int64_t{n % call.bias_n} * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
-    return (plane * ((call.queries + 15) / 16) + query / 16) * ((call.keys + 63) / 64) * bias_tile_quads;
+    const int tiles_q = (call.queries + bias_tile_queries - 1) / bias_tile_queries,
+              tiles_k = (call.keys + bias_tile_keys - 1) / bias_tile_keys;
+    return (plane * tiles_q + query / bias_tile_queries) * tiles_k * bias_tile_quads;
   }
 };
 

@@ -31,8 +31,8 @@ struct AttentionBias {
 };
 
 /// Device addresses of `dtype`: float32, float16 or bfloat16. Sums, scores and powers are in float32; of 16 bits,
-/// powers are rounded before they are multiplied by V, and y once. `rows`
-/// (AttentionProblem::rows_n) may be null. `wgmma`: whether the device has it (has_wgmma.h).
+/// powers are rounded before they are multiplied by V, and y once. `rows` (AttentionProblem::rows_n) may be null.
+/// `wgmma`: whether the device has it (has_wgmma.h).
 void attention(const Context& context, const AttentionProblem& problem, bool wgmma, DType dtype, const void* q,
                const void* k, const void* v, const AttentionBias& bias, const std::int32_t* rows, void* y);
 

@@ -14,7 +14,7 @@
 
 namespace lenslet::cuda {
 
-inline constexpr int tile_keys = 64, warp_queries = 16;
+inline constexpr int tile_keys = bias_tile_keys, warp_queries = bias_tile_queries;
 
 /// What a warp knows of its queries. Powers are 2^(scale score + shift), at most 2^slack: relative to the score `most`,
 /// which follows only where a score is beyond `limit`: it mostly stays what the first keys made it.

@@ -23,10 +23,7 @@ using Op = PreactivatedConvOp;
 /// Activations before the convolution: none, and both kinds of limits.
 AttributeList drawn_activation(std::mt19937& random) {
   const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::clip, -0.25, 1.5}};
-  AttributeList plain, before;
-  append_attributes(plain, {.activation = activations[random() % 3]});
-  for (const auto& [name, value] : plain) before.emplace_back("x_" + name, value);
-  return before;
+  return preactivation_attributes(activations[random() % 3]);
 }
 
 /// Every tiling on these inputs.

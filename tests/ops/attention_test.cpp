@@ -197,7 +197,7 @@ TEST_CASE("attention/normalised_rows_and_a_scale_for_each_head") {
                                             {1, 64, 3, 2}}) {
     OpCase c = packed(n, heads, tokens, d, true, seed++);
     c.attributes.emplace_back("qk_norm_epsilon", 1e-12);
-    c.tolerance *= std::max(1.0, std::sqrt(static_cast<double>(tokens) / 196));  // of a sum of so many terms
+    c.tolerance *= std::max(1.0, std::sqrt(static_cast<double>(tokens) / 196));  // sums of more terms
     check_op_on_every_instruction_set(c);
     const auto scales = random_f32({heads}, seed++, 5, 4);
     c.attributes.emplace_back("head_scales",

@@ -13,34 +13,41 @@
 
 namespace lenslet::cuda {
 
-/// A problem's persistent blocks, without addresses. `tails`: whether its kernel knows them (KTail).
+/// A call without addresses. `plan`: WgmmaGemmPlan or WgmmaTf32Plan, by groups of `width` channels. `whole_groups`:
+/// whether each group is a k-block.
+template <typename Plan>
+WgmmaGemm call_of(const ConvProblem& p, const Plan& plan, int width, bool whole_groups) {
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  const ConvProblem set = group_set(p, plan.together);
+  WgmmaGemm call;
+  call.walk = WindowWalk<std::int16_t>(p);
+  call.k_order = KOrder(set);
+  call.by_channels = whole_groups && goes_by_channels(set) ? 1 : 0;
+  call.tail = KTail(set, width);
+  call.activation = DeviceActivation(p.activation);
+  call.pointwise = is_pointwise(p) ? 1 : 0;
+  call.pixels = narrow(p.n * p.p * p.q);
+  call.k = narrow(aligned_channels(p.k, p.storage));
+  call.biases = narrow(p.k);
+  call.steps = narrow(plan.steps);
+  call.tiles = narrow(plan.tiles_m * plan.tiles_n);
+  call.tiles_n = narrow(plan.tiles_n);
+  if (plan.sets > 1) call.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
+  return call;
+}
+
+/// A problem's persistent blocks, without addresses.
 class WgmmaLaunch {
  public:
-  WgmmaLaunch(const ConvProblem& p, const WgmmaGemmPlan& plan, bool tails = true)
+  WgmmaLaunch(const ConvProblem& p, const WgmmaGemmPlan& plan)
       : problem_(p),
         shape_(shape_of(plan.tile)),
         width_(plan.width),
         filters_(in_whole_tiles(p, plan.together, plan.n())),
-        lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)) {
-    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = WindowWalk<std::int16_t>(p);
-    const ConvProblem set = group_set(p, plan.together);
-    call_.k_order = KOrder(set);
-    call_.by_channels = plan.k_groups_per_block == 1 && goes_by_channels(set) ? 1 : 0;
-    if (tails) call_.tail = KTail(set, plan.width);
-    call_.activation = DeviceActivation(p.activation);
-    call_.pointwise = is_pointwise(p) ? 1 : 0;
-    call_.pixels = narrow(p.n * p.p * p.q);
-    call_.k = narrow(aligned_channels(p.k, p.storage));
-    call_.biases = narrow(p.k);
-    call_.steps = narrow(plan.steps);
-    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
-    call_.tiles_n = narrow(plan.tiles_n);
-    if (plan.sets > 1) call_.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
-  }
+        lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)),
+        call_(call_of(p, plan, plan.width, plan.k_groups_per_block == 1)) {}
 
   int y_channels() const { return call_.k; }
-  int steps() const { return call_.steps; }
 
   void start(const Context& context, void (*kernel)(WgmmaGemm), const WgmmaOperands& at) const {
     WgmmaGemm call = call_;

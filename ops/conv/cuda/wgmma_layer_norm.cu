@@ -21,17 +21,11 @@ SplitKKernel kernel_of(SplitKTile tile) {
 std::unique_ptr<const BoundKernel> bind_wgmma_layer_norm(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const auto kernel = dispatch(p.storage, Types<Float16, BFloat16>(),
                                [&]<typename T>(std::type_identity<T>) { return kernel_of<T>(plan.split_k_tile); });
-  const WgmmaSplitKLaunch launch(p, {.kernel = kernel,
-                                     .tile = plan.split_k_tile,
-                                     .split_k = plan.split_k,
-                                     .tiles_m = plan.tiles_m,
-                                     .tiles_n = plan.tiles_n,
-                                     .steps = plan.steps,
-                                     .width = plan.width,
-                                     .filters = in_whole_tiles(p, 1, plan.n()),
-                                     .more_threads = moments_threads,
-                                     .more_shared_bytes = moments_bytes(plan.split_k_tile)});
-  return bound([=, floats_at = preactivated_floats_at(p, plan)](const KernelRun& run) {
+  SplitKLaunch described = split_k_launch(p, plan, kernel);
+  described.more_threads = moments_threads;
+  described.more_shared_bytes = moments_bytes(plan.split_k_tile);
+  const WgmmaSplitKLaunch launch(p, described);
+  return bound([launch, p, floats_at = preactivated_floats_at(p, plan)](const KernelRun& run) {
     launch.start(*run.cuda, preactivated_operands(p, floats_at, run));
   });
 }

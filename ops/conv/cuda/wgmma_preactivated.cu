@@ -27,7 +27,7 @@ PersistentKernel kernel_of(WgmmaTile tile, bool residual) {
 std::unique_ptr<const BoundKernel> bind_wgmma_preactivated(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const auto kernel = dispatch(p.storage, Types<Float16, BFloat16>(),
                                [&]<typename T>(std::type_identity<T>) { return kernel_of<T>(plan.tile, p.residual); });
-  const WgmmaLaunch launch(p, plan, false);
+  const WgmmaLaunch launch(p, plan);
   return bound([=, floats_at = preactivated_floats_at(p, plan)](const KernelRun& run) {
     launch.start(*run.cuda, kernel, preactivated_operands(p, floats_at, run));
   });

@@ -38,18 +38,9 @@ SplitKKernel kernel_for_tile(const WgmmaGemmPlan& plan) {
 }  // namespace
 
 std::unique_ptr<const BoundKernel> bind_wgmma_split_k(const ConvProblem& p, const WgmmaGemmPlan& plan) {
-  const SplitKLaunch launch{
-      .kernel =
-          dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) { return kernel_for_tile<T>(plan); }),
-      .tile = plan.split_k_tile,
-      .split_k = plan.split_k,
-      .tiles_m = plan.tiles_m,
-      .tiles_n = plan.tiles_n,
-      .steps = plan.steps,
-      .width = plan.width,
-      .filters = in_whole_tiles(p, 1, plan.n()),
-      .element = MapElement::half};
-  return std::make_unique<BoundWgmmaSplitK>(p, launch);
+  const auto kernel =
+      dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) { return kernel_for_tile<T>(plan); });
+  return std::make_unique<BoundWgmmaSplitK>(p, split_k_launch(p, plan, kernel));
 }
 
 }  // namespace lenslet::cuda

@@ -27,6 +27,17 @@ struct SplitKLaunch {
   int more_threads = 0, more_shared_bytes = 0;  ///< beside producer and consumers, and behind the layout
 };
 
+inline SplitKLaunch split_k_launch(const ConvProblem& p, const WgmmaGemmPlan& plan, SplitKKernel kernel) {
+  return {.kernel = kernel,
+          .tile = plan.split_k_tile,
+          .split_k = plan.split_k,
+          .tiles_m = plan.tiles_m,
+          .tiles_n = plan.tiles_n,
+          .steps = plan.steps,
+          .width = plan.width,
+          .filters = in_whole_tiles(p, 1, plan.n())};
+}
+
 /// A plan's launch, without addresses.
 class WgmmaSplitKLaunch {
  public:

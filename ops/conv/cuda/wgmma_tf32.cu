@@ -10,7 +10,7 @@
 
 #include "base/aligned_format.h"
 #include "ops/conv/conv.h"
-#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_launch.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -56,23 +56,8 @@ class BoundWgmmaTf32 final : public BoundKernel {
       : problem_(p),
         shape_(shape_of(plan.tile)),
         filters_(in_whole_tiles(p, plan.together, plan.n())),
-        kernel_(kernel_for(plan.tile, p.residual)) {
-    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = WindowWalk<std::int16_t>(p);
-    const ConvProblem set = group_set(p, plan.together);
-    call_.k_order = KOrder(set);
-    call_.by_channels = goes_by_channels(set) ? 1 : 0;
-    call_.tail = KTail(set, wgmma_tf32_step);
-    call_.activation = DeviceActivation(p.activation);
-    call_.pointwise = is_pointwise(p) ? 1 : 0;
-    call_.pixels = narrow(p.n * p.p * p.q);
-    call_.k = narrow(aligned_channels(p.k, p.storage));
-    call_.biases = narrow(p.k);
-    call_.steps = narrow(plan.steps);
-    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
-    call_.tiles_n = narrow(plan.tiles_n);
-    if (plan.sets > 1) call_.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
-  }
+        kernel_(kernel_for(plan.tile, p.residual)),
+        call_(call_of(p, plan, wgmma_tf32_step, true)) {}
 
   void run(const KernelRun& run) const override {
     WgmmaTf32 call = call_;

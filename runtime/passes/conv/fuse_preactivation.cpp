@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/conv/preactivated.h"
 #include "runtime/passes/conv/in_formats.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
@@ -41,7 +42,7 @@ Tensor floats(const std::vector<double>& values) {
 
 /// What PreactivatedConv computes of x before the convolution.
 struct Before {
-  AttributeList attributes;  ///< with "x_"
+  AttributeList attributes;  ///< preactivation_attributes()
   Tensor scale, shift;       ///< [C]
 };
 
@@ -54,11 +55,9 @@ std::optional<Before> batch_norm(const Graph& graph, const Node& norm) {
   inputs[0].type.dtype = DType::f32;
   const auto affine = norm.op->with_epilogue(open)->as_channel_affine(inputs, 0, graph.value(norm.outputs[0]).shape);
   if (!affine) return std::nullopt;
-  Before before{.attributes = {}, .scale = floats(affine->factor), .shift = floats(affine->offset)};
-  AttributeList plain;
-  append_attributes(plain, {.activation = activation});
-  for (const auto& [name, value] : plain) before.attributes.emplace_back("x_" + name, value);
-  return before;
+  return Before{.attributes = preactivation_attributes(activation),
+                .scale = floats(affine->factor),
+                .shift = floats(affine->offset)};
 }
 
 /// Of a LayerNormalization of dense rows.
@@ -79,7 +78,7 @@ std::optional<Before> layer_norm(const Graph& graph, const Node& norm) {
     return true;
   };
   if (!parameter(1, 1, before.scale) || !parameter(2, 0, before.shift)) return std::nullopt;
-  before.attributes.emplace_back("x_epsilon", *attribute<double>(*norm.op, "epsilon"));
+  before.attributes = preactivation_attributes({}, static_cast<float>(*attribute<double>(*norm.op, "epsilon")));
   return before;
 }
 
@@ -115,7 +114,7 @@ class Preactivations {
   }
 
  private:
-  /// All readers of `y`, which must be 1x1 convolutions of so many channels; perhaps behind views of y's rows.
+  /// All readers of `y`: they must be 1x1 convolutions of `channels` channels, of y itself or of views of its rows.
   bool find_convs(ValueId y, std::int64_t channels, bool views, std::vector<NodeId>& convs) const {
     if (edit_.is_output(y)) return false;
     for (const NodeId id : readers_[static_cast<std::size_t>(y)]) {
