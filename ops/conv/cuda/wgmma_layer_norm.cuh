@@ -175,8 +175,12 @@ __global__ void __launch_bounds__(split_k_threads<tile> + moments_threads, shape
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = SplitKBlock<T, tile, wgmma_step, 1, NormalisedRows<T, tile>>;
   const Block block{shared};
-  run_split<T, 128 * split_k_consumers<tile>>(
-      g, block, [&] { Block::Rows::run(g, block, static_cast<int>(threadIdx.x) - split_k_threads<tile>); });
+  run_split<T, 128 * split_k_consumers<tile>>(g, block, [&] {
+    if (threadIdx.x >= split_k_threads<tile>)
+      Block::Rows::run(g, block, static_cast<int>(threadIdx.x) - split_k_threads<tile>);
+    else
+      wait_for_previous();
+  });
 #endif
 }
 

@@ -363,9 +363,9 @@ struct SplitWork {
   }
 };
 
-/// A kernel: the consumers' threads, then a producer warp, then those that run `beside`.
-template <typename T, int consumers, typename Call, typename Block, typename Beside>
-__device__ inline void run_split(const Call& g, const Block& block, const Beside& beside) {
+/// A kernel: the consumers' threads, then the producer's, then others, which run `others`.
+template <typename T, int consumers, typename Call, typename Block, typename Others>
+__device__ inline void run_split(const Call& g, const Block& block, const Others& others) {
   if (threadIdx.x == consumers) {
     block.init_barriers(g);
     fence_mbarrier_init();
@@ -375,16 +375,14 @@ __device__ inline void run_split(const Call& g, const Block& block, const Beside
   if (threadIdx.x >= consumers) {
     if (threadIdx.x == consumers)
       produce_split(g, block);
-    else if (threadIdx.x >= consumers + 32)
-      beside();
     else
-      wait_for_previous();
+      others();
     wait_for_acc(g);
   } else {
     consume_split<T>(g, block);
   }
 }
-/// The same without more threads.
+/// The same where the others are the rest of the producer's warp, which wait.
 template <typename T, int consumers, typename Call, typename Block>
 __device__ inline void run_split(const Call& g, const Block& block) {
   run_split<T, consumers>(g, block, [] { wait_for_previous(); });
