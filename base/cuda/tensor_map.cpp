@@ -3,6 +3,8 @@
 #include <cudaTypedefs.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/cuda/check.h"
 #include "lenslet/error.h"
 
@@ -68,7 +70,7 @@ std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, st
 }  // namespace
 
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      MapElement element, std::uint64_t pitch, std::uint64_t last_stride) {
+                      MapElement element, std::uint64_t pitch, std::span<const std::uint64_t> last_strides) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 4;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
@@ -80,7 +82,8 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
     lines[axis] = box[axis];
   }
   auto strides = strides_of<most>(sizes, pitch, element);
-  if (last_stride != 0) strides[sizes.size() - 2] = last_stride;
+  std::ranges::copy(last_strides,
+                    strides.begin() + static_cast<std::ptrdiff_t>(sizes.size() - 1 - last_strides.size()));
   CUtensorMap map{};
   check(encode(&map, type_of(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
                strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,

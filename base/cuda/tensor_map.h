@@ -26,11 +26,11 @@ constexpr std::uint32_t bytes_of(MapElement element) {
 }
 
 /// `sizes` from the innermost axis, at most four, dense except for `pitch`: the stride of axis 1 in elements, a
-/// multiple of 16 bytes; 0: dense. `last_stride`: the stride of the last axis in bytes if not dense; slices may
+/// multiple of 16 bytes; 0: dense. `last_strides`: those of the last axes in bytes if not dense; slices may
 /// overlap. `box`: innermost 128, 64 or 32 bytes, or 192 without swizzle, then at most 256 per axis. Error(device),
 /// also where the driver lacks tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      MapElement element, std::uint64_t pitch = 0, std::uint64_t last_stride = 0);
+                      MapElement element, std::uint64_t pitch = 0, std::span<const std::uint64_t> last_strides = {});
 
 /// im2col mode over images [N][H][W][C]: a load fetches `channels` (128, 64 or 32 bytes) of `pixels` windows. Windows
 /// begin at the lower corner, `stride` apart, up to the upper corner, which counts from the last column and row. Pairs

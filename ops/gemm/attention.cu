@@ -194,6 +194,7 @@ void attention(const Context& context, const AttentionProblem& p, bool wgmma, DT
   if (dtypes<HalfTypes>.contains(dtype) && on_tensor_cores(p)) {
     call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
     call.quads_v = quads(p.v, p.value_size, v);
+    call.quads_y = quads(p.y, p.value_size, y);
     call.bias_tiles = prepared.tiles;
     call.bias_pairs = p.keys % 2 == 0 && reinterpret_cast<std::uintptr_t>(bias) % 4 == 0;
     // Biases are where sums of products begin, and are scaled with them.

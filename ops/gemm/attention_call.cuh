@@ -26,9 +26,9 @@ struct AttentionCall {
   bool scales_by_head;
   float epsilon;  ///< of the norms of rows of Q and K; 0: they are not normalised
   // 16 bits:
-  bool quads_qk, quads_v;  ///< rows of Q and K, and of V, are multiples of 16 bytes at multiples of 16 bytes
-  bool bias_pairs;         ///< a bias's rows are multiples of 4 bytes at multiples of 4 bytes
-  bool bias_tiles;         ///< it is prepared (attention_bias.h)
+  bool quads_qk, quads_v, quads_y;  ///< rows of Q and K, V, Y are multiples of 16 bytes at multiples of 16 bytes
+  bool bias_pairs;                  ///< a bias's rows are multiples of 4 bytes at multiples of 4 bytes
+  bool bias_tiles;                  ///< it is prepared (attention_bias.h)
 };
 
 inline constexpr int bias_tile_quads = bias_tile_queries * bias_tile_keys / 8;  ///< units of 16 bytes
@@ -78,9 +78,19 @@ __device__ inline float inverse_norm(float squares, const AttentionCall& call) {
 
 struct Context;
 
-/// attention_wgmma for these, which are described for halves; false: it does not take them. For sm_90a.
+inline constexpr int group_threads = 128, group_queries = 64, most_attention_groups = 2;
+
+/// Of a block of warpgroups, which have 64 queries each: warpgroups; tiles of 64 keys, and how many of them it holds.
+struct AttentionTiles {
+  int groups = 1, rounds = 1, held = 1;
+};
+
+/// attention() of these by warpgroups, which are described for halves; false: it does not take them. For sm_90a.
 bool attention_wgmma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
                      const void* q, const void* k, const void* v, const void* bias, void* y);
+/// The same with operands that TMA moves, `call.blocks` blocks a head.
+bool attention_tma(const Context& context, const AttentionProblem& problem, const AttentionCall& call, DType dtype,
+                   const AttentionTiles& shape, const void* q, const void* k, const void* v, const void* bias, void* y);
 /// attention() for 16 bits on tensor cores.
 void attention_mma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
                    const void* q, const void* k, const void* v, const void* bias, void* y);

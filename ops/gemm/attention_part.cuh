@@ -16,6 +16,10 @@ namespace lenslet::cuda {
 
 inline constexpr int tile_keys = bias_tile_keys, warp_queries = bias_tile_queries;
 
+/// A tile of keys, or of a warpgroup's queries, in 16 bits.
+template <int width>
+inline constexpr int attention_tile_bytes = 64 * width * 2;
+
 /// What a warp knows of its queries. Powers are 2^(scale score + shift), at most 2^slack: relative to the score `most`,
 /// which follows only where a score is beyond `limit`: it mostly stays what the first keys made it.
 template <int width>
@@ -59,7 +63,31 @@ struct Part {
       powers[i] = narrowed_pair<T>(low, high);
     }
   }
+  /// The same for a tile, of which `here` keys exist.
+  template <typename T>
+  __device__ void take_tile(const float (&score)[tile_keys / 8][4], const float (&scale)[2], int here,
+                            std::uint32_t (&powers)[tile_keys / 16][4]) {
+    float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int i = 0; i < tile_keys / 2; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], score[i / 4][i % 4]);
+    follow(top, scale);
+#pragma unroll
+    for (int two = 0; two < tile_keys / 16; ++two) {
+      if (two * 16 < here)
+        take_powers<T>(score[two * 2], score[two * 2 + 1], scale, powers[two]);
+      else
+        for (std::uint32_t& word : powers[two]) word = 0;
+    }
+  }
 };
+
+/// Sets the scores of keys from `here` on, which do not exist.
+__device__ inline void mask_keys(float (&score)[tile_keys / 8][4], int here, int pair) {
+  if (here == tile_keys) return;
+#pragma unroll
+  for (int i = 0; i < tile_keys / 2; ++i)
+    if (i / 4 * 8 + pair + i % 2 >= here) score[i / 4][i % 4] = -INFINITY;
+}
 
 /// Biases of a warp's queries and 64 keys as the beginnings of sums, in units of products before they are scaled.
 /// `tile`: of prepared ones (attention_bias.h), the lane's.
@@ -83,6 +111,42 @@ __device__ std::uint32_t biases_at(const T* row, bool pairs, int i, int here) {
   if (pairs) return *reinterpret_cast<const std::uint32_t*>(row + min(i, here - 2));
   return paired(row[min(i, here - 1)], row[min(i + 1, here - 1)]);
 }
+
+/// The biases of a lane's queries, `row` and row + 8.
+template <typename T>
+class LaneBiases {
+ public:
+  __device__ LaneBiases(const AttentionCall& call, const Place& place, const T* bias, int row, int lane, float scale)
+      : pairs_(call.bias_pairs), units_{log2_e / scale, log2_e / scale} {
+    if (call.bias_n == 0) return;
+    if (call.bias_tiles) {
+      tiles_ = reinterpret_cast<const uint4*>(bias) + place.of_bias_tile(call, min(row, call.queries - 1)) + lane;
+      return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      rows_[half] = bias + place.of_bias(call, min(row + half * 8, call.queries - 1));
+  }
+  __device__ bool exist() const { return tiles_ != nullptr || rows_[0] != nullptr; }
+  /// Whether they are -inf for keys that do not exist.
+  __device__ bool mask() const { return tiles_ != nullptr; }
+  /// As the beginnings of the sums of tile `round`, of which `here` keys exist.
+  __device__ void begin(float (&score)[tile_keys / 8][4], int round, int here, int pair) const {
+    if (tiles_ != nullptr) return begin_with_biases<T>(score, tiles_ + round * bias_tile_quads, units_);
+#pragma unroll
+    for (int i = 0; i < tile_keys / 4; ++i) {
+      const int tile = i / 2, half = i % 2;
+      const float2 wide = widened_pair<T>(biases_at(rows_[half] + round * tile_keys, pairs_, tile * 8 + pair, here));
+      score[tile][half * 2] = wide.x * units_[half], score[tile][half * 2 + 1] = wide.y * units_[half];
+    }
+  }
+
+ private:
+  const uint4* tiles_ = nullptr;  ///< prepared ones
+  const T* rows_[2] = {nullptr, nullptr};
+  bool pairs_;
+  float units_[2];  ///< of a bias, as products before they are scaled
+};
 
 /// Writes a warp's results: of a lane the queries `row` and row + 8, which lie in `rows` of y, and channels from `pair`
 /// on.

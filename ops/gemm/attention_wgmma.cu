@@ -1,5 +1,5 @@
 // Attention of 16-bit values by warpgroups (wgmma): K and V are read from shared memory once for 64 queries, where
-// attention_mma.cu reads them once for 16. Lanes as in base/cuda/wgmma.cuh.
+// attention_mma.cu reads them once for 16. Lanes as in base/cuda/wgmma.cuh. Rows that TMA can move: attention_tma.cu.
 //
 // A warpgroup has 64 queries, in registers as powers are, and takes 64 keys at a time. K and V come to shared memory in
 // tiles of 64 tokens, up to 256 tokens ahead, as TMA would write them: rows of 128 or 64 bytes, swizzled.
@@ -17,15 +17,7 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr int group_threads = 128, group_queries = 64, most_groups = 2, most_tiles_held = 4;
-
-/// Of a block: warpgroups; tiles of keys, and how many of them it holds.
-struct Tiles {
-  int groups = 1, rounds = 1, held = 1;
-};
-
-template <int width>
-constexpr int tile_bytes = tile_keys*(width * 2);
+constexpr int most_tiles_held = 4;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -51,14 +43,14 @@ __device__ void load_tile(unsigned char* to, const T* from, int token, const std
 
 /// Channels are at most `width`: 32 or 64. A multiprocessor has four warpgroups.
 template <typename T, int width>
-__global__ void __launch_bounds__(most_groups* group_threads, 2)
+__global__ void __launch_bounds__(most_attention_groups* group_threads, 2)
     attend_by_groups(const T* q, const T* k, const T* v, const T* bias, T* y,
-                     const __grid_constant__ AttentionCall call, const Tiles shape) {
+                     const __grid_constant__ AttentionCall call, const AttentionTiles shape) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int steps = width / 16, tiles = tile_keys / 8, row_bytes = width * 2;
   extern __shared__ __align__(1024) unsigned char shared[];
   unsigned char* const k_tiles = shared;
-  unsigned char* const v_tiles = shared + shape.held * tile_bytes<width>;
+  unsigned char* const v_tiles = shared + shape.held * attention_tile_bytes<width>;
   const Place place(call);
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
@@ -75,10 +67,10 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
   const T *const k_first = k + place.of(call.k), *const v_first = v + place.of(call.v);
   const auto fetch = [&](int round, int slot) {
     const int key = round * tile_keys;
-    load_tile<width>(k_tiles + slot * tile_bytes<width>, k_first, static_cast<int>(call.k.token), table, key, call.keys,
-                     call.head_size);
-    load_tile<width>(v_tiles + slot * tile_bytes<width>, v_first, static_cast<int>(call.v.token), table, key, call.keys,
-                     call.value_size);
+    load_tile<width>(k_tiles + slot * attention_tile_bytes<width>, k_first, static_cast<int>(call.k.token), table, key,
+                     call.keys, call.head_size);
+    load_tile<width>(v_tiles + slot * attention_tile_bytes<width>, v_first, static_cast<int>(call.v.token), table, key,
+                     call.keys, call.value_size);
     commit_copies();
   };
   const int ahead = shape.held - 1;
@@ -97,13 +89,7 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
           i * 8 < call.head_size ? *reinterpret_cast<const std::uint32_t*>(x + i * 8) ^ signs : 0;
     scale[half] = fabsf(scale[half]);
   }
-  const bool biased = call.bias_n > 0;
-  const T* const biases[2] = {bias + (biased ? place.of_bias(call, min(row, call.queries - 1)) : 0),
-                              bias + (biased ? place.of_bias(call, min(row + 8, call.queries - 1)) : 0)};
-  const uint4* const bias_tiles =
-      reinterpret_cast<const uint4*>(bias) +
-      (biased && call.bias_tiles ? place.of_bias_tile(call, min(row, call.queries - 1)) + lane : 0);
-  const float units[2] = {log2_e / scale[0], log2_e / scale[0]};  // of a bias, as products before they are scaled
+  const LaneBiases<T> biases(call, place, bias, row, lane, scale[0]);
 
   Part<width> part;
   auto& held = reinterpret_cast<float(&)[width / 2]>(part.held);
@@ -114,36 +100,17 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
       __syncthreads();
       fetch(round + ahead, slot == 0 ? ahead : slot - 1);
     }
-    const int key = round * tile_keys, here = min(call.keys - key, tile_keys);
-    const bool computes = first < call.queries, whole = here == tile_keys;
-    float score[tiles][4];
-    if (computes && biased && call.bias_tiles) {
-      begin_with_biases<T>(score, bias_tiles + round * bias_tile_quads, units);
-    } else {
-      if (computes && biased) {
-#pragma unroll
-        for (int i = 0; i < tiles * 2; ++i) {
-          const int tile = i / 2, half = i % 2;
-          const float2 wide = widened_pair<T>(biases_at(biases[half] + key, call.bias_pairs, tile * 8 + pair, here));
-          score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
-        }
-      } else {
-#pragma unroll
-        for (auto& tile : score)
-          for (float& s : tile) s = 0;
-      }
-      if (!whole)
-#pragma unroll
-        for (int i = 0; i < tiles * 4; ++i)
-          if (i / 4 * 8 + pair + i % 2 >= here) score[i / 4][i % 4] = -INFINITY;
-    }
+    const int here = min(call.keys - round * tile_keys, tile_keys);
+    const bool computes = first < call.queries;
+    float score[tiles][4] = {};
+    if (computes && biases.exist()) biases.begin(score, round, here, pair);
     wait_for_copies<most_tiles_held - 1>(min(shape.rounds - 1 - round, ahead));
     fence_proxy_async_shared();
     __syncthreads();
     if (computes) {
       auto& scores = reinterpret_cast<float(&)[tile_keys / 2]>(score);
-      const std::uint64_t of_keys = wgmma_operand<row_bytes>(k_tiles + slot * tile_bytes<width>),
-                          of_values = wgmma_operand<row_bytes>(v_tiles + slot * tile_bytes<width>);
+      const std::uint64_t of_keys = wgmma_operand<row_bytes>(k_tiles + slot * attention_tile_bytes<width>),
+                          of_values = wgmma_operand<row_bytes>(v_tiles + slot * attention_tile_bytes<width>);
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < steps; ++step)
@@ -151,20 +118,9 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_hold(scores);
-      float top[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-      for (int tile = 0; tile < tiles; ++tile)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
-      part.follow(top, scale);
+      if (!biases.mask()) mask_keys(score, here, pair);
       std::uint32_t powers[tiles / 2][4];
-#pragma unroll
-      for (int tile = 0; tile < tiles; tile += 2) {
-        if (whole || tile * 8 < here)
-          part.template take_powers<T>(score[tile], score[tile + 1], scale, powers[tile / 2]);
-        else
-          for (std::uint32_t& word : powers[tile / 2]) word = 0;
-      }
+      part.template take_tile<T>(score, scale, here, powers);
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < tiles / 2; ++step)
@@ -180,11 +136,9 @@ __global__ void __launch_bounds__(most_groups* group_threads, 2)
 }
 
 template <typename T, int width>
-void start(const Context& context, const AttentionProblem& p, AttentionCall call, Tiles shape, const void* q,
-           const void* k, const void* v, const void* bias, void* y) {
-  const int queries = shape.groups * group_queries;
-  call.blocks = (call.queries + queries - 1) / queries;
-  const auto bytes = static_cast<std::size_t>(shape.held * 2 * tile_bytes<width>);
+void start(const Context& context, const AttentionProblem& p, const AttentionCall& call, const AttentionTiles& shape,
+           const void* q, const void* k, const void* v, const void* bias, void* y) {
+  const auto bytes = static_cast<std::size_t>(shape.held * 2 * attention_tile_bytes<width>);
   allow_shared_bytes(attend_by_groups<T, width>, bytes);
   launch(context, attend_by_groups<T, width>, dim3(static_cast<unsigned>(p.n * p.heads * call.blocks)),
          dim3(static_cast<unsigned>(shape.groups * group_threads)), bytes, static_cast<const T*>(q),
@@ -201,10 +155,13 @@ bool attention_wgmma(const Context& context, const AttentionProblem& p, Attentio
   // Fewer queries leave most of a warpgroup's rows empty; in fewer blocks keys are better divided among warps.
   const std::int64_t groups = (p.queries + group_queries - 1) / group_queries;
   if (p.queries < group_queries / 2 || p.n * p.heads * groups < multiprocessors) return false;
-  Tiles shape;
+  AttentionTiles shape;
   if (groups > 1 && p.n * p.heads * ((groups + 1) / 2) >= 2 * multiprocessors) shape.groups = 2;
   shape.rounds = static_cast<int>((p.keys + tile_keys - 1) / tile_keys);
   shape.held = std::clamp(shape.rounds, 1, most_tiles_held);
+  const int queries = shape.groups * group_queries;
+  call.blocks = (call.queries + queries - 1) / queries;
+  if (attention_tma(context, p, call, dtype, shape, q, k, v, bias, y)) return true;
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto run = std::max(p.head_size, p.value_size) <= 32 ? start<T, 32> : start<T, 64>;
     run(context, p, call, shape, q, k, v, bias, y);

@@ -124,6 +124,14 @@ TEST_CASE("attention/scales_of_any_sign_beside_biases") {
 TEST_CASE("attention/where_a_pass_finds_it") {
   check_op_on_every_instruction_set(packed(4, 3, 49, 8, true, 200));
   check_op(packed(2, 1, 20, 5, false, 201));
+  // As many heads as tiles of warpgroups need on CUDA, whose tokens lie further apart than their heads.
+  for (const std::int64_t d : {24, 32, 64}) {
+    OpCase many = packed(problems_here(50), 2, 70, d, true, static_cast<unsigned>(210 + d));
+    check_op(many);
+    many.inputs.push_back(random_f32({1, 2, 70, 70}, 209, 0, 2));
+    many.maybe_constant = {3};
+    check_op(many);
+  }
   // A bias of half as many problems: they take it in turn.
   OpCase masked = packed(6, 2, 17, 9, true, 202);
   masked.inputs.push_back(random_f32({3, 1, 17, 17}, 203, 0, 2));

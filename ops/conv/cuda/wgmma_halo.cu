@@ -117,8 +117,9 @@ class BoundWgmmaHalo final : public BoundKernel {
     const std::int64_t last =
         plan_.sets == 1 ? set_.n
                         : (set_.n - 1) * vectors(lines * columns * pitch) + (plan_.sets - 1) * vectors(channels) + 1;
+    const std::array vector{std::uint64_t{map_vector}};
     return tiled_map(tensor, std::array{size(channels), size(columns), size(lines), size(last)}, box, element,
-                     size(pitch), plan_.sets == 1 ? 0 : map_vector);
+                     size(pitch), std::span(vector).first(plan_.sets == 1 ? 0 : 1));
   }
   /// Map of boxes of `columns` columns of a part.
   CUtensorMap parts(const void* y, std::int64_t pitch, int columns) const {
