@@ -67,16 +67,18 @@ struct Packs {
   Pack<X, elems> at[count];
 };
 
-/// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs.
+/// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs;
+/// a thread's packs are `step` apart.
 template <bool flat, int elems, int count, typename X>
-__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
+__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs,
+                                       std::uint32_t step = elementwise_threads) {
   Packs<X, elems, count> values;
   const X* const data = static_cast<const X*>(x.data);
   // Out of range a thread rereads its first pack: loads without branches can all be issued before the first use.
   const auto each_pack = [&](const auto& fetch) {
 #pragma unroll
     for (int u = 0; u < count; ++u) {
-      const std::uint32_t pack = first + u * elementwise_threads;
+      const std::uint32_t pack = first + u * step;
       values.at[u] = fetch(pack < packs ? pack : first);
     }
   };
