@@ -7,6 +7,7 @@
 // largest then owns the memory, and the smaller ones are parts of it.
 //
 // Parts of a channel Split lie within its input, if all their readers support an input pitch: Split copies the others.
+// Parts are aligned, but for single channels (gates) that elementwise steps read.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -126,10 +127,17 @@ class PartPlacer {
     const auto aligned = [&](std::int64_t channels) {
       return channels * static_cast<std::int64_t>(dtype_bytes(value.dtype)) % alignment_of(device_, value.dtype) == 0;
     };
-    return !edit_.is_output(id) && placeable && !is_part(id) && aligned(part.channel) &&
+    return !edit_.is_output(id) && placeable && !is_part(id) && (aligned(part.channel) || is_read_by_elements(id)) &&
            aligned(pixel_of(graph_.value(part.whole))) &&
            std::ranges::all_of(readers_[static_cast<std::size_t>(id)],
                                [&](NodeId reader) { return steps_over(graph_.node(reader), id); });
+  }
+
+  /// A single channel, by steps that read it element by element.
+  bool is_read_by_elements(ValueId id) const {
+    return graph_.value(id).shape[1] == 1 &&
+           std::ranges::all_of(readers_[static_cast<std::size_t>(id)],
+                               [&](NodeId reader) { return graph_.node(reader).op->elementwise_inputs() != 0; });
   }
 
   static bool steps_over(const Node& reader, ValueId id) {
