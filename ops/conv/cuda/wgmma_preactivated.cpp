@@ -39,7 +39,8 @@ std::size_t biases(const WgmmaGemmPlan& plan) { return static_cast<std::size_t>(
 /// H200, 30 November 2026 (ResNetV2-50, DenseNet-121, DeiT-S, Swin-T, CAFormer-S18 layer by layer).
 struct Costs {
   double loading_us = 0.2;  ///< of a k-block mapped on its way to the products
-  double moments_us = 0.7;  ///< of moments, behind the last k-block
+  double moments_us = 0.4;  ///< of moments, behind the last k-block
+  double row_us = 0.0006;   ///< of a row of a tile in a k-block, whose moments take longer than its products
 };
 constexpr Costs costs;
 
@@ -184,7 +185,10 @@ class PreactivatedKernel final : public Kernel {
   /// As wgmma_gemm's, and what x's loading or its moments take.
   static double plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
     const double gemm_us = wgmma_plan_us(p, plan, device);
-    if (plan.split_k > 0) return gemm_us + costs.moments_us;
+    if (plan.split_k > 0) {
+      const auto rows = static_cast<double>(plan.steps * shape_of(plan.split_k_tile).m);
+      return gemm_us + costs.moments_us + rows * costs.row_us;
+    }
     const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
     return gemm_us + waves * static_cast<double>(plan.steps) * costs.loading_us;
   }
