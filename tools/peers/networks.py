@@ -1,6 +1,7 @@
 """The networks that tools/peers measures and checks, by torchvision's names or our own (cpu_networks.py). Listing them
 needs no PyTorch.
 """
+import argparse
 
 # Defaults of bench_cpu_peers.py and bench_start.py; bench_gpu_peers.py uses the five of ON_GPU.
 CLASSIC = ("vgg16", "resnet18", "resnet50", "googlenet", "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "mobilenet_v2",
@@ -40,6 +41,9 @@ VARIANTS = {"resnet50_dilated": ("resnet50", {"replace_stride_with_dilation": [F
 
 def listed(text):
     """Names between commas; one in capitals is a list of this file."""
+    for name in text.split(","):
+        if name.isupper() and not isinstance(globals().get(name), (list, tuple)):
+            raise argparse.ArgumentTypeError(f"no list of networks is called {name}")
     return [each for name in text.split(",") for each in (globals()[name] if name.isupper() else [name])]
 
 
