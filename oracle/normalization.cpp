@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "oracle/families.h"
 
@@ -126,6 +127,37 @@ std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
+std::vector<Array> global_response_norm(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const double epsilon = real(attributes, "epsilon", 1e-6);
+  const int axis = integer(attributes, "channels_last", 0) != 0 ? x.shape.rank() - 1 : 1;
+  const auto channels = static_cast<std::size_t>(x.shape[axis]);
+  const auto place = [&](std::size_t i) {  // image and channel
+    const Index index = index_of(x.shape, static_cast<std::int64_t>(i));
+    return std::pair(static_cast<std::size_t>(index[0]),
+                     static_cast<std::size_t>(index[static_cast<std::size_t>(axis)]));
+  };
+  std::vector<double> squares(static_cast<std::size_t>(x.shape[0]) * channels);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const auto [image, c] = place(i);
+    squares[image * channels + c] += x.values[i] * x.values[i];
+  }
+  std::vector<double> means(static_cast<std::size_t>(x.shape[0]));
+  for (std::size_t i = 0; i < squares.size(); ++i)
+    means[i / channels] += std::sqrt(squares[i]) / static_cast<double>(channels);
+  Array y = sums(x.shape, x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto [image, c] = place(i);
+    const double response = std::sqrt(squares[image * channels + c]) / (means[image] + epsilon);
+    Sum sum;
+    sum.add(x.values[i]);
+    sum.add(at(inputs, 1).values[c] * x.values[i] * response);
+    sum.add(at(inputs, 2).values[c]);
+    put(y, i, sum);
+  }
+  return {y};
+}
+
 // Calls f for each group of values that differ only in `axes`; f replaces them in place.
 template <typename F>
 Array of_axes(const Array& x, const std::vector<std::int64_t>& axes, const F& f) {
@@ -243,11 +275,17 @@ std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
 }
 
 constexpr Entry entries[] = {
-    {"BatchNormalization", batch_norm},    {"InstanceNormalization", instance_norm},
-    {"GroupNormalization", group_norm},    {"LayerNormalization", layer_norm},
-    {"RMSNormalization", rms_norm},        {"MeanVarianceNormalization", mean_variance},
-    {"LpNormalization", lp_normalization}, {"Softmax", softmax<false>},
-    {"LogSoftmax", softmax<true>},         {"LRN", lrn},
+    {"BatchNormalization", batch_norm},
+    {"InstanceNormalization", instance_norm},
+    {"GroupNormalization", group_norm},
+    {"LayerNormalization", layer_norm},
+    {"RMSNormalization", rms_norm},
+    {"MeanVarianceNormalization", mean_variance},
+    {"LpNormalization", lp_normalization},
+    {"Softmax", softmax<false>},
+    {"LogSoftmax", softmax<true>},
+    {"LRN", lrn},
+    {"GlobalResponseNorm", global_response_norm},
 };
 
 }  // namespace

@@ -1,13 +1,14 @@
 // The operators of normalization.
 
+#include "ops/core/never.h"
 #include "ops/families.h"
 
 namespace lenslet {
 
 // Each in the file of its name; softmax.cpp has two, instance_norm.cpp group_norm, layer_norm.cpp rms_norm,
-// normalize_axes.cpp the last two.
+// normalize_axes.cpp lp_normalization and mean_variance_normalization.
 OpParts batch_norm(), instance_norm(), group_norm(), layer_norm(), rms_norm(), lrn(), softmax(), hardmax(),
-    lp_normalization(), mean_variance_normalization();
+    lp_normalization(), mean_variance_normalization(), global_response_norm();
 
 std::span<const OpRow> normalization_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -19,6 +20,7 @@ std::span<const OpRow> normalization_rows() {
       {"RMSNormalization", "", 23, 2, 2, 1, 1, rms_norm()},
       {"MeanVarianceNormalization", "", 9, 1, 1, 1, 1, mean_variance_normalization()},
       {"LpNormalization", "", 1, 1, 1, 1, 1, lp_normalization(), "p 1 and 2"},
+      {"GlobalResponseNorm", own, never, 3, 3, 1, 1, global_response_norm(), "of ConvNeXt V2"},
       {"LRN", "", 1, 1, 1, 1, 1, lrn()},
       {"Softmax", "", 1, 1, 1, 1, 1, softmax(), "before opset 13 the dimensions from the axis on are one"},
       {"LogSoftmax", "", 1, 1, 1, 1, 1, softmax(), "as Softmax"},

@@ -59,11 +59,11 @@ constexpr bool sums_squares = std::is_same_v<Fold, reduce::SumFold<float, reduce
 template <typename Fold>
 constexpr float short_sum_unit = sums_values<Fold> ? 0x1p-4F : 1.0F;
 
-/// A float fold for halves, rounded once.
-template <typename Half, typename Base>
+/// A float fold for halves, rounded once, or not at all for float32 out.
+template <typename Half, typename Base, typename Result = Half>
 struct HalfFold : Base {
   using In = Half;
-  using Out = Half;
+  using Out = Result;
   using Rule = typename Base::Rule;
   using Base::Base;
   __device__ static Half neutral(Rule rule) { return narrowed<Half>(static_cast<float>(Base::neutral(rule))); }
@@ -80,7 +80,7 @@ struct HalfFold : Base {
                                                 (sums_squares<Base> && std::is_same_v<Half, Float16>)) {
     Base::sum += static_cast<double>(sum) / static_cast<double>(short_sum_unit<Base>);
   }
-  __device__ Half result(std::int64_t count, Rule rule) const { return narrowed<Half>(Base::result(count, rule)); }
+  __device__ Result result(std::int64_t count, Rule rule) const { return convert<Result>(Base::result(count, rule)); }
 };
 
 ReduceGeometry::Loops loops_of(const StridedLoops& loops) {
@@ -207,6 +207,17 @@ void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::
       reduce::with_fold<T, float>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
         reduce_by<Fold>(context, loops, rule, from, to, workspace);
       });
+  });
+}
+
+void norms(const Context& context, DType dtype, const reduce::Loops& loops, const void* from, float* to,
+           std::byte* workspace) {
+  using Squares = reduce::SumFold<float, reduce::Term::square>;
+  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (is_half<T>)
+      reduce_by<HalfFold<T, Squares, float>>(context, loops, reduce::Finish::root, from, to, workspace);
+    else
+      reduce_by<Squares>(context, loops, reduce::Finish::root, from, to, workspace);
   });
 }
 

@@ -30,6 +30,10 @@ std::size_t reduce_workspace_bytes(const reduce::Loops& loops, DType dtype = DTy
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,
             void* to, std::byte* workspace);
 
+/// The same of ReduceKind::l2, from `dtype`, float32, f16 or bf16, to float32.
+void norms(const Context& context, DType dtype, const reduce::Loops& loops, const void* from, float* to,
+           std::byte* workspace);
+
 /// to[kept] = position along the reduced axis (one nonempty loop of `loops`) of the largest or smallest element, the
 /// first or last of equals. `dtype` one of ArgTypes; device addresses; `workspace` has reduce_workspace_bytes(loops).
 /// NaN beats all numbers in both, as on the CPU.

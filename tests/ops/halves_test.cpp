@@ -67,6 +67,7 @@ std::vector<std::string_view> computing() {
                                       "LpNormalization",
                                       "Softmax",
                                       "LogSoftmax",
+                                      "GlobalResponseNorm",
                                       "LRN"};
   for (const UnaryRow& row : unary_table)
     if (row.types.contains(DType::f32)) names.push_back(row.name);
@@ -98,6 +99,7 @@ constexpr std::string_view not_by_the_cpu[] = {"Pow",
                                                "LpNormalization",
                                                "Softmax",
                                                "LogSoftmax",
+                                               "GlobalResponseNorm",
                                                "LRN"};
 
 /// For any type.

@@ -188,6 +188,14 @@ TEST_CASE("nan/normalizations_give_a_nan_where_the_oracle_does") {
                 .attributes = {{"num_groups", std::int64_t{1}}},
                 .inputs = {x, scale, bias},
                 .tolerance = 1e-5});
+    for (const std::int64_t last : {0, 1})
+      check_sets({.op = "GlobalResponseNorm",
+                  .domain = "lenslet",
+                  .opset = 0,
+                  .attributes = {{"channels_last", last}},
+                  .inputs = {x, random_f32({x.shape()[last == 1 ? 3 : 1]}, seed++),
+                             random_f32({x.shape()[last == 1 ? 3 : 1]}, seed++)},
+                  .tolerance = 1e-5});
     // In nhwc, too, where CUDA holds an image in several blocks.
     Tensor images = random_f32({4, 16, 24, 25}, seed++);
     for (const std::size_t at : {0U, 9600U + 4321U, 2 * 9600U + 9599U}) images.values<float>()[at] = value;

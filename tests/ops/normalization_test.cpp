@@ -348,6 +348,77 @@ TEST_CASE("lp_normalization/axes") {
 
 namespace {
 
+OpCase response_norm(const Tensor& x, bool channels_last, unsigned seed, double epsilon = 1e-6) {
+  const Shape channels{x.shape()[channels_last ? x.shape().rank() - 1 : 1]};
+  return {.op = "GlobalResponseNorm",
+          .domain = "lenslet",
+          .opset = 0,
+          .attributes = {{"channels_last", std::int64_t{channels_last}}, {"epsilon", epsilon}},
+          .inputs = {x, random_f32(channels, seed + 1), random_f32(channels, seed + 2)},
+          .maybe_constant = {1, 2},
+          .tolerance = 1.7e-6};
+}
+
+}  // namespace
+
+TEST_CASE("global_response_norm/ranks_and_layouts") {
+  unsigned seed = 1;
+  const auto check = [&](const Shape& x, bool channels_last) {
+    seed += 3;
+    check_op(response_norm(random_f32(x, seed, 0.5), channels_last, seed));
+  };
+  for (const bool last : {false, true}) {
+    for (const Shape& x :
+         {Shape{2, 5, 3, 7}, Shape{3, 24, 4, 4}, Shape{1, 16, 13, 8}, Shape{2, 8, 40}, Shape{2, 3, 4, 5, 6},
+          Shape{1, 7, 1, 1}, Shape{0, 4, 2, 2}, Shape{2, 0, 3, 4}, Shape{2, 4, 0, 3}})
+      check(x, last);
+    check(last ? Shape{2, 61, 35, 16} : Shape{2, 16, 61, 35}, last);  // sums of squares in several parts
+  }
+  if (op_runner().device() != DeviceKind::cuda) return;
+  // Blocks have some of an image's channels.
+  check({2, 2056, 3, 2}, false);
+  check({2, 3, 2, 2056}, true);
+  check({3, 160, 56, 56}, false);
+}
+
+TEST_CASE("global_response_norm/sizes_of_numbers") {
+  const Tensor x = random_f32({2, 8, 24, 24}, 1);
+  const auto times = [&](float factor) {
+    Tensor y = x.clone();
+    for (float& value : y.values<float>()) value *= factor;
+    return y;
+  };
+  for (const bool last : {false, true}) {
+    check_op(response_norm(times(3000), last, 2));   // norms of 72,000 are beyond float16
+    check_op(response_norm(times(1e-6F), last, 3));  // an epsilon that float16 would lose counts
+    check_op(response_norm(times(0), last, 4));
+    check_op(response_norm(x, last, 5, 1));
+  }
+}
+
+TEST_CASE("global_response_norm/by_hand_and_refusals") {
+  const auto tensor = [](std::initializer_list<float> values) {
+    return Tensor::of<float>({static_cast<std::int64_t>(values.size())}, values);
+  };
+  // Norms 5 and 1; with epsilon 1 their mean is 4.
+  OpCase c = response_norm(Tensor::of<float>({1, 2, 2}, {3, -4, 0, 1}), false, 1, 1);
+  c.inputs[1] = tensor({2, 4}), c.inputs[2] = tensor({0, 0.5F});
+  const std::vector<Tensor> y = run_op(c);
+  const float expected[] = {10.5F, -14, 0.5F, 2.5F};
+  for (std::size_t i = 0; i < 4; ++i) CHECK(y[0].values<float>()[i] == expected[i]);
+  const auto error = [&](const auto& change) {
+    OpCase bad = c;
+    change(bad);
+    return infer_error(bad);
+  };
+  CHECK(error([](OpCase& bad) { bad.inputs[1] = Tensor(DType::f32, {3}); }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& bad) { bad.inputs[2] = Tensor(DType::f32, {1, 2}); }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& bad) { bad.inputs[0] = Tensor(DType::f32, {2, 2}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& bad) { bad.inputs[0] = Tensor(DType::f32, {1, 3, 2}); }) == ErrorKind::invalid_model);
+}
+
+namespace {
+
 /// With all three outputs.
 OpCase layer_norm(const Shape& x, int axis, unsigned seed, bool bias = true, double mean = 0) {
   const Shape row(x.dims().subspan(static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis)));

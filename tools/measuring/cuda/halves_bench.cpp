@@ -56,6 +56,15 @@ std::vector<Row> halves(cuda::Session& session) {
                                  .format = formats::nhwc,
                                  .opset = 21}));
     }
+    // Of ConvNeXtV2-atto.
+    for (const std::int64_t n : {1, 64})
+      for (const Shape& x :
+           {Shape{n, 160, 56, 56}, Shape{n, 320, 28, 28}, Shape{n, 640, 14, 14}, Shape{n, 1280, 7, 7}}) {
+        const TensorType channels{DType::f32, {x[1]}};
+        rows.push_back(measure_op(
+            session, fmt::format("GlobalResponseNorm {} {}", to_string(dtype), x.str()),
+            {.op = "GlobalResponseNorm", .inputs = {{dtype, x}, channels, channels}, .format = formats::nhwc}));
+      }
     const AttributeList three{{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
     const AttributeList five{{"kernel_shape", Ints{5, 5}}, {"pads", Ints{2, 2, 2, 2}}};
     for (const char* op : {"MaxPool", "AveragePool"}) {
