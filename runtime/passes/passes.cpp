@@ -7,9 +7,8 @@ namespace {
 
 constexpr bool optional = true, needed = false;
 
-// Constants first, so that later passes see them; then identities are removed, so that neighbours meet; then arithmetic
-// is fused into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the physical
-// decisions, each of which depends on those before. A pass in a folder of a family is there where that is built.
+// Constants first; then identities go, so that neighbours meet; then arithmetic goes into convolutions, from the inside
+// (padding, scale) to the outside (activation, residual); last the physical decisions. Families not built have no pass.
 std::vector<Pass> list() {
   std::vector<Pass> all;
   const auto add = [&](std::string_view name, decltype(Pass::run) run, bool can_be_left_out, std::string_view summary) {
@@ -40,6 +39,8 @@ std::vector<Pass> list() {
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
   add("sum_branches", sum_branches, optional, "sums over stacked branches [N,R,C,H,W] as sums of images");
   add("common_factor", common_factor, optional, "x + x * g + c as x * (1 + g) + c, where g and c broadcast to x");
+  if constexpr (built("normalization"))
+    add("fuse_response_norm", fuse_response_norm, optional, "CUDA: a GlobalResponseNorm that a file spells out");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
   add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");
@@ -59,8 +60,7 @@ std::vector<Pass> list() {
   add("merge_moves", merge_moves, optional, "steps that together move rows of one value into one gather of rows");
   if constexpr (built("conv")) {
     add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
-    add("fuse_preactivation", fuse_preactivation, optional,
-        "CUDA: Batch- or LayerNormalization into 1x1 Convs after it");
+    add("fuse_preactivation", fuse_preactivation, optional, "CUDA: Batch- or LayerNormalization into 1x1 Convs");
     add("fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one");
   }
   if constexpr (built("sparse"))

@@ -32,8 +32,7 @@ struct Pass {
 
 /// In the order they run. The first one comes before shapes are inferred, the others after.
 std::span<const Pass> passes();
-/// The number of passes before inference.
-inline constexpr std::size_t passes_before_inference = 1;
+inline constexpr std::size_t passes_before_inference = 1;  ///< how many those are
 
 void widen(Graph& graph, const PassContext& context);
 void expand_einsum(Graph& graph, const PassContext& context);
@@ -52,6 +51,7 @@ void lower_quantized(Graph& graph, const PassContext& context);
 void find_shuffles(Graph& graph, const PassContext& context);
 void sum_branches(Graph& graph, const PassContext& context);
 void common_factor(Graph& graph, const PassContext& context);
+void fuse_response_norm(Graph& graph, const PassContext& context);
 void fold_pad(Graph& graph, const PassContext& context);
 void crop_filters(Graph& graph, const PassContext& context);
 void fold_batch_norm(Graph& graph, const PassContext& context);
