@@ -131,7 +131,7 @@ TEST_CASE("fuse_response_norm/drawn_spellings") {
 TEST_CASE("fuse_response_norm/what_stays") {
   GraphBuilder b;
   Spelling s{.bias = false};
-  const ValueId x = b.node("Sigmoid", {b.input("x", {2, 6, 5, 7})});
+  const ValueId x = b.node("Sigmoid", {b.input("x", {6, 6, 6, 7})});
   const ValueId other = b.node("Tanh", {x});
   const auto spelled = [&] { return Spelled(b, x, 6, s); };
   const ValueId g = spelled().norms();
@@ -153,7 +153,10 @@ TEST_CASE("fuse_response_norm/what_stays") {
     const ValueId others = Spelled(b, other, 6, s).norms();
     with(others, spelled().mean(others));
   }
-  SUBCASE("the mean of others") { with(g, spelled().mean(Spelled(b, other, 6, s).norms())); }
+  SUBCASE("the mean of others") {
+    b.output(b.node("Relu", {g}));
+    with(g, spelled().mean(Spelled(b, other, 6, s).norms()));
+  }
   SUBCASE("sums of magnitudes") {
     const ValueId sums = over("ReduceL1", x, {2, 3});
     with(sums, spelled().mean(sums));
@@ -176,13 +179,25 @@ TEST_CASE("fuse_response_norm/what_stays") {
     const ValueId all = over("ReduceL2", x, {0, 2, 3});
     with(all, spelled().mean(all));
   }
-  SUBCASE("norms over other axes") {
-    const ValueId of_rows = over("ReduceL2", x, {1, 3});
-    with(of_rows, over("ReduceMean", of_rows, {2}));
+  SUBCASE("norms over channels and columns") {
+    const ValueId rows = over("ReduceL2", x, {1, 3});
+    const ValueId response = spelled().response(rows, over("ReduceMean", rows, {3}));
+    b.output(b.node("Add", {x, b.node("Mul", {x, b.node("Mul", {response, b.weights({7})})})}));
+  }
+  SUBCASE("norms over images and channels") {
+    const ValueId pixels = over("ReduceL2", x, {0, 1});
+    with(pixels, spelled().mean(pixels));
+  }
+  SUBCASE("norms over two of three axes of volumes") {
+    s.rank = 5;
+    const ValueId volumes = b.node("Sigmoid", {b.input("volumes", {2, 6, 3, 3, 4})});
+    const Spelled of(b, volumes, 6, s);
+    const ValueId norms = of.reduced("ReduceL2", volumes, {2, 4});
+    b.output(of.applied(of.response(norms, of.mean(norms))));
   }
   SUBCASE("a scale for each row") {
     const ValueId response = spelled().response(g, spelled().mean(g));
-    const ValueId factor = b.node("Mul", {response, b.weights({1, 1, 5, 1})});
+    const ValueId factor = b.node("Mul", {response, b.weights({1, 1, 6, 1})});
     b.output(b.node("Add", {x, b.node("Mul", {x, factor})}));
   }
   SUBCASE("a computed scale") {
@@ -217,14 +232,32 @@ TEST_CASE("fuse_response_norm/what_stays") {
     b.output(sums);
     with(norms, spelled().mean(norms));
   }
-  SUBCASE("the mean keeps no axis") {
-    const ValueId mean = b.node("ReduceMean", {g}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
-    with(g, b.node("Unsqueeze", {mean, b.int64s({1})}));
+  SUBCASE("the mean keeps no axis, and broadcasts over channels") {
+    with(g, b.node("ReduceMean", {g}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}));
+  }
+  SUBCASE("sums of squares of another value") {
+    const ValueId norms = b.node("Sqrt", {over("ReduceSumSquare", other, {2, 3})});
+    with(norms, spelled().mean(norms));
+  }
+  SUBCASE("the sum with epsilon is an output") {
+    const ValueId sum = b.node("Add", {spelled().mean(g), b.scalar(1e-6F)});
+    b.output(sum);
+    b.output(spelled().applied(b.node("Div", {g, sum})));
+  }
+  SUBCASE("the factor is an output") {
+    const ValueId response = spelled().response(g, spelled().mean(g));
+    const ValueId factor = b.node("Add", {b.node("Mul", {response, b.weights({6, 1, 1})}), b.scalar(1)});
+    b.output(factor);
+    b.output(b.node("Mul", {x, factor}));
+  }
+  SUBCASE("the factor and two") {
+    const ValueId response = spelled().response(g, spelled().mean(g));
+    b.output(b.node("Mul", {x, b.node("Add", {b.node("Mul", {response, b.weights({6, 1, 1})}), b.scalar(2)})}));
   }
   SUBCASE("the factor without one") {
     b.output(b.node("Mul", {x, b.node("Mul", {spelled().response(g, spelled().mean(g)), b.weights({6, 1, 1})})}));
   }
-  const Graph before = b.build(2);
+  const Graph before = b.build(6);
   CHECK(count(fused(before), "GlobalResponseNorm") == 0);
 }
 

@@ -71,20 +71,26 @@ class ResponseNorms {
     return product != nullptr && product->inputs[0] == x && product->inputs[1] == x;
   }
 
+  /// The channels' axis where these axes are all but theirs and the images': 1 or the last. Nothing for other axes.
+  static std::optional<int> channel_axis(const Integers& axes, int rank) {
+    for (const int channels : {1, rank - 1}) {
+      Integers image;
+      for (int axis = 1; axis < rank; ++axis)
+        if (axis != channels) image.push_back(axis);
+      if (axes == image) return channels;
+    }
+    return std::nullopt;
+  }
+
   /// Finds axis and epsilon of `id` = g / (mean of g over the channels + epsilon).
   bool is_response(ValueId id, Found& found) const {
     const Node* const quotient = edit_.merges(id) ? edit_.made_by(id, "Div") : nullptr;
-    if (quotient == nullptr) return false;
+    if (quotient == nullptr || edit_.uses(quotient->inputs[0]) != 2) return false;
     const ValueId norms = quotient->inputs[0];
     const std::optional<Integers> axes = norm_axes(norms, found.x);
-    const int rank = shape_of(found.x).rank();
-    if (!axes || static_cast<int>(axes->size()) != rank - 2 || edit_.uses(norms) != 2 || edit_.is_output(norms))
-      return false;
-    if (axes->front() == 1)
-      found.axis = rank - 1;
-    else if (axes->front() != 2)
-      return false;
-    if (axes->back() - axes->front() != rank - 3) return false;
+    const std::optional<int> axis = axes ? channel_axis(*axes, shape_of(found.x).rank()) : std::nullopt;
+    if (!axis) return false;
+    found.axis = *axis;
     for (const auto& [mean, epsilon] : operands_of(quotient->inputs[1], "Add")) {
       const Node* const node = edit_.merges(mean) ? edit_.made_by(mean, "ReduceMean") : nullptr;
       const std::optional<float> number = scalar_constant(graph_, epsilon);
