@@ -82,7 +82,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     auto* const all = reinterpret_cast<float*>(run.workspace.data());
     reduce::run<Squares>(norm_loops(of), reduce::Finish::root, run.in<float>(0), all, *run.pool);
     for (std::int64_t image = 0; image < of.images; ++image) {
-      float* const factor = all + image * of.channels;  // the norms yet
+      float* const factor = all + image * of.channels;  // still the norms
       double sum = 0;
       for (std::int64_t c = 0; c < of.channels; ++c) sum += static_cast<double>(factor[c]);
       const auto divisor = static_cast<float>(sum / static_cast<double>(of.channels) + static_cast<double>(epsilon));
