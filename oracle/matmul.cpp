@@ -183,13 +183,15 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
 }
 
 // Where the channels of a head's token lie: strides of a pass's Attention ("q" to "y"), or those of [N,H,L,D] or
-// [N,L,H*D]. With a table [n,L] its entries are rows of tokens, counted from the first of each n problems.
+// [N,L,H*D]. With a table [n,L] its entries are rows of tokens, counted from the first of each n problems. Between
+// channels a row is a channel, and its elements are the tokens.
 struct Rows {
-  std::int64_t offset = 0, batch = 0, head = 0, token = 0;
+  std::int64_t offset = 0, batch = 0, head = 0, token = 0, next = 1;
   const Array* table = nullptr;
   Rows(const AttributeList& attributes, std::string_view name, const Shape& shape, std::int64_t heads) {
     if (const auto given = integers(attributes, name); !given.empty()) {
       offset = given[0], batch = given[1], head = given[2], token = given[3];
+      if (integer(attributes, "between_channels", 0) != 0) std::swap(token, next);
       return;
     }
     const std::int64_t size = shape[shape.rank() - 1] / (shape.rank() == 3 ? heads : 1);
@@ -203,6 +205,10 @@ struct Rows {
     const std::int64_t problems = table->shape[0], tokens = table->shape[1];
     const auto row = static_cast<std::int64_t>(table->values[static_cast<std::size_t>(n % problems * tokens + i)]);
     return static_cast<std::size_t>(offset + h * head + (n / problems * problems * tokens + row) * token);
+  }
+  // Element `c` of row i.
+  std::size_t at(std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t c) const {
+    return at(n, h, i) + static_cast<std::size_t>(c * next);
   }
 };
 
@@ -234,8 +240,8 @@ Array linear_attention(const std::vector<std::int64_t>& sizes, Shape y_shape, co
   return y;
 }
 
-// softmax(scale * Q K^T + bias) V, of rows of Q and K by their norms if so said. A probability errs as its score does,
-// whose terms have a scale of their own.
+// softmax(scale * Q K^T + bias) V, of rows of Q and K by their norms if so said; between channels of the transposed
+// Q, K, V and Y. A probability errs as its score does, whose terms have a scale of their own.
 std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   const Array& q = at(inputs, 0);
   const Array& k = has(inputs, 1) ? inputs[1] : q;
@@ -260,9 +266,9 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   const double scale = real(attributes, "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(size, 1))));
   const std::vector<double> head_scales = reals(attributes, "head_scales");
   const double epsilon = real(attributes, "qk_norm_epsilon", -1);  // none: not normalised
-  const auto norm = [&](const Array& x, std::size_t start) {
+  const auto norm = [&](const Array& x, const Rows& rows, std::int64_t n, std::int64_t h, std::int64_t i) {
     double squares = 0;
-    for (std::size_t d = start; d < start + static_cast<std::size_t>(size); ++d) squares += x.values[d] * x.values[d];
+    for (std::int64_t d = 0; d < size; ++d) squares += x.values[rows.at(n, h, i, d)] * x.values[rows.at(n, h, i, d)];
     return epsilon < 0 ? 1 : std::max(std::sqrt(squares), epsilon);
   };
   const auto bias = [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
@@ -279,14 +285,13 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
       for (std::int64_t i = 0; i < queries; ++i) {
         std::vector<Sum> scores(static_cast<std::size_t>(keys));
         double top = -std::numeric_limits<double>::infinity(), total = 0;
-        const double of_row = (head_scales.empty() ? scale : scale * head_scales[static_cast<std::size_t>(h)]) /
-                              norm(q, rows_q.at(n, h, i));
+        const double of_row =
+            (head_scales.empty() ? scale : scale * head_scales[static_cast<std::size_t>(h)]) / norm(q, rows_q, n, h, i);
         for (std::int64_t j = 0; j < keys; ++j) {
           Sum& score = scores[static_cast<std::size_t>(j)];
-          const double factor = of_row / norm(k, rows_k.at(n, h, j));
+          const double factor = of_row / norm(k, rows_k, n, h, j);
           for (std::int64_t d = 0; d < size; ++d)
-            score.add(factor * q.values[rows_q.at(n, h, i) + static_cast<std::size_t>(d)] *
-                      k.values[rows_k.at(n, h, j) + static_cast<std::size_t>(d)]);
+            score.add(factor * q.values[rows_q.at(n, h, i, d)] * k.values[rows_k.at(n, h, j, d)]);
           const double added = bias(n, h, i, j);
           if (std::isinf(added))
             score = {added, 0};
@@ -298,15 +303,13 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
         for (const Sum& score : scores) share.push_back(std::isinf(score.value) ? 0 : std::exp(score.value - top));
         for (const double e : share) total += e;
         for (std::int64_t e = 0; e < values; ++e) {
-          const auto value = [&](std::size_t j) {
-            return v.values[rows_v.at(n, h, static_cast<std::int64_t>(j)) + static_cast<std::size_t>(e)];
-          };
+          const auto value = [&](std::size_t j) { return v.values[rows_v.at(n, h, static_cast<std::int64_t>(j), e)]; };
           Sum sum;
           for (std::size_t j = 0; j < share.size(); ++j)
             if (share[j] > 0) sum.add(share[j] / total * value(j));
           for (std::size_t j = 0; j < share.size(); ++j)
             if (share[j] > 0) sum.add(0, share[j] / total * (value(j) - sum.value) * scores[j].scale());
-          put(y, rows_y.at(n, h, i) + static_cast<std::size_t>(e), sum);
+          put(y, rows_y.at(n, h, i, e), sum);
         }
       }
   return {y};

@@ -42,6 +42,7 @@ AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape)
                      {"y", list_of(p.y)},
                      {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
   if (p.linear_epsilon) list.emplace_back("linear_epsilon", *p.linear_epsilon);
+  if (p.between_channels) list.emplace_back("between_channels", std::int64_t{1});
   if (!p.head_scales.empty()) list.emplace_back("head_scales", p.head_scales);
   if (p.qk_norm_epsilon) list.emplace_back("qk_norm_epsilon", *p.qk_norm_epsilon);
   return list;
@@ -67,25 +68,28 @@ AttentionOperand heads_first(std::int64_t tokens, std::int64_t heads, std::int64
   return {0, heads * tokens * size, tokens * size, size};
 }
 
-/// In double, since products of strides that a file cannot contain may exceed 64 bits.
-void require_inside(std::string_view name, const AttentionProblem& p, const AttentionOperand& o, std::int64_t tokens,
+/// `rows` of scores and their `size` are tokens and channels, or the other way round. In double, since products of
+/// strides that a file cannot contain may exceed 64 bits.
+void require_inside(std::string_view name, const AttentionProblem& p, const AttentionOperand& o, std::int64_t rows,
                     std::int64_t size, const Shape& within) {
-  if (p.n == 0 || p.heads == 0 || tokens == 0 || size == 0) return;
+  const std::int64_t tokens = p.between_channels ? size : rows, channels = p.between_channels ? rows : size;
+  if (p.n == 0 || p.heads == 0 || tokens == 0 || channels == 0) return;
   const auto steps = [](std::int64_t count, std::int64_t step) {
     return static_cast<double>(count - 1) * static_cast<double>(step);
   };
   const double last = static_cast<double>(o.offset) + steps(p.n, o.batch) + steps(p.heads, o.head) +
-                      steps(tokens, o.token) + static_cast<double>(size - 1);
+                      steps(tokens, o.token) + static_cast<double>(channels - 1);
   if (last >= static_cast<double>(within.elems()))
     invalid(fmt::format("{} reaches element {:.0f} of an input {}", name, last, within.str()));
 }
 
 /// Whether the rows of y lie one behind another, in any order.
 bool dense(const AttentionProblem& p) {
+  std::int64_t tokens = p.queries, next = p.value_size;
+  if (p.between_channels) std::swap(tokens, next);
   std::array<std::pair<std::int64_t, std::int64_t>, 3> axes{
-      {{p.y.batch, p.n}, {p.y.head, p.heads}, {p.y.token, p.queries}}};  // steps and counts
+      {{p.y.batch, p.n}, {p.y.head, p.heads}, {p.y.token, tokens}}};  // steps and counts
   std::ranges::sort(axes);
-  std::int64_t next = p.value_size;
   for (const auto& [step, count] : axes) {
     if (count == 1) continue;
     if (step != next) return false;
@@ -148,6 +152,7 @@ AttentionOp::AttentionOp(const NodeSpec& spec) {
       invalid(fmt::format("attribute 'qk_norm_epsilon' is {}, below {}", *p.qk_norm_epsilon, least_qk_norm_epsilon));
     y_shape_ = Shape(reader.integers("y_shape"));
     if (reader.has("linear_epsilon")) p.linear_epsilon = reader.real("linear_epsilon", 0);
+    p.between_channels = reader.flag("between_channels", false);
     reader.finish();
     return;
   }
@@ -232,6 +237,8 @@ AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
   if (present(inputs, rows)) set_rows(p, inputs[rows]);
   if (p.linear_epsilon && (p.bias_n > 0 || p.rows_n > 0 || p.qk_norm_epsilon || !p.head_scales.empty()))
     invalid("linear attention has no bias, no table of rows, no norms and no scales");
+  if (p.between_channels && (p.bias_n > 0 || p.rows_n > 0 || p.linear_epsilon))
+    invalid("attention between channels has no bias and no table of rows, and is not linear");
   return p;
 }
 
@@ -257,8 +264,9 @@ double AttentionOp::flops(std::span<const InputInfo> inputs, std::span<const Ten
 
 std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
   const AttentionProblem p = problem(inputs);
-  std::string text = fmt::format("{}{}x{} heads, {}x{} scores of {}, values of {}", p.linear_epsilon ? "linear, " : "",
-                                 p.n, p.heads, p.queries, p.keys, p.head_size, p.value_size);
+  const std::string_view kind = p.linear_epsilon ? "linear, " : p.between_channels ? "between channels, " : "";
+  std::string text = fmt::format("{}{}x{} heads, {}x{} scores of {}, values of {}", kind, p.n, p.heads, p.queries,
+                                 p.keys, p.head_size, p.value_size);
   if (p.qk_norm_epsilon) text += " +norm of Q and K";
   if (p.bias_n > 0) text += " +bias";
   if (p.rows_n > 0) text += fmt::format(" in rows by a table of {}", p.rows_n * p.queries);
@@ -301,6 +309,14 @@ double tolerance(const Problem& node) {
 /// The CUDA kernels count in 31 bits within a head.
 std::optional<std::string> refuse_cuda(const Problem& node) {
   const AttentionProblem p = attention_problem(node);
+  if (p.between_channels) {
+    if (std::max(p.queries, p.keys) > cuda::most_scored_channels)
+      return fmt::format("more than {} channels a head", cuda::most_scored_channels);
+    const double tokens = static_cast<double>(std::max(p.head_size, p.value_size));
+    const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * (tokens + 64) >
+                       std::numeric_limits<std::int32_t>::max();
+    return large ? std::optional<std::string>("more than 2^31 - 1 tokens of heads") : std::nullopt;
+  }
   const auto channels = p.linear_epsilon ? cuda::most_linear_attention_channels : cuda::most_attention_channels;
   if (std::max(p.head_size, p.value_size) > channels) return fmt::format("more than {} channels a head", channels);
   constexpr double most = std::numeric_limits<std::int32_t>::max();
@@ -337,8 +353,24 @@ void prepare(const Problem& node, const Candidate&, std::span<std::byte> to) {
   write_bias_tiles(attention_problem(node), {bits, static_cast<std::size_t>(bias.elems())}, minus_infinity, to);
 }
 
+std::unique_ptr<const BoundKernel> bind_channels_cuda(const Binding& binding) {
+  const auto inputs = binding.problem.inputs();
+  const AttentionProblem p = attention_problem(binding.problem);
+  return bound(
+      [p, k = AttentionOp::holder(inputs, AttentionOp::k),
+       v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
+        if constexpr (cuda_built) {
+          const Tensor& q = run.inputs[AttentionOp::q];
+          cuda::channel_attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(),
+                                  run.outputs[0].data(), run.workspace.data());
+        }
+      },
+      cuda::channel_attention_workspace(p));
+}
+
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const auto inputs = binding.problem.inputs();
+  if (attention_problem(binding.problem).between_channels) return bind_channels_cuda(binding);
   return bound([p = attention_problem(binding.problem), wgmma = cuda::has_wgmma(binding.device),
                 tiles = takes_tiles(binding.candidate), k = AttentionOp::holder(inputs, AttentionOp::k),
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {

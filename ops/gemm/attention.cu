@@ -161,37 +161,17 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
   launched(attention_rows<T, 8>, 256);
 }
 
-/// Whether rows of an operand of 16 bits are read 16 bytes at a time.
-bool quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
-  constexpr std::int64_t pack = 8;
-  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
-         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
-}
-
 }  // namespace
 
 void attention(const Context& context, const AttentionProblem& p, bool wgmma, DType dtype, const void* q, const void* k,
                const void* v, const AttentionBias& prepared, const std::int32_t* rows, void* y) {
   const void* const bias = prepared.data;
   if (p.n == 0 || p.heads == 0 || p.queries == 0 || p.value_size == 0) return;
-  AttentionCall call{};
-  call.q = p.q, call.k = p.k, call.v = p.v, call.y = p.y;
-  call.heads = static_cast<int>(p.heads);
-  call.queries = static_cast<int>(p.queries);
-  call.keys = static_cast<int>(p.keys);
-  call.head_size = static_cast<int>(p.head_size);
-  call.value_size = static_cast<int>(p.value_size);
-  call.bias_n = static_cast<int>(p.bias_n);
-  call.bias_heads = static_cast<int>(p.bias_heads);
-  call.bias_queries = static_cast<int>(p.bias_queries);
-  call.rows_n = static_cast<int>(p.rows_n);
-  call.rows = rows;
-  call.scales_by_head = !p.head_scales.empty();
-  call.scales[0] = static_cast<float>(p.scale * 1.4426950408889634);
-  for (std::size_t head = 0; head < p.head_scales.size(); ++head)
-    call.scales[head] = static_cast<float>(p.scale * 1.4426950408889634 * p.head_scales[head]);
-  call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
+  AttentionCall call = call_of(p, rows);
   if (dtypes<HalfTypes>.contains(dtype) && on_tensor_cores(p)) {
+    const auto quads = [](const AttentionOperand& operand, std::int64_t channels, const void* data) {
+      return in_quads(operand, channels, static_cast<const Float16*>(data));
+    };
     call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
     call.quads_v = quads(p.v, p.value_size, v);
     call.quads_y = quads(p.y, p.value_size, y);

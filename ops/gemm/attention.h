@@ -32,9 +32,13 @@ struct AttentionProblem {
   /// Y = relu(Q) (relu(K)^T V) / (relu(Q) sum of the rows of relu(K) + this) instead, without scale, bias and table:
   /// ReLU linear attention (Cai et al., "EfficientViT", 2023).
   std::optional<double> linear_epsilon = {};
+  /// Scores are between channels: Y = V softmax(scale Q^T K)^T without bias and table. Q [N,H,D,L], K [N,H,D,S],
+  /// V [N,H,E,S], Y [N,H,E,L] have D and E tokens and L or S channels (channel attention: Ding et al., "DaViT", 2022;
+  /// cross-covariance attention: El-Nouby et al., "XCiT", 2021).
+  bool between_channels = false;
   std::vector<double> head_scales = {};  ///< [H], times `scale`; empty: none
-  /// Each row of Q and K is divided by its L2 norm, or by this where that is smaller (cosine attention: Liu et al.,
-  /// "Swin Transformer V2", 2022). Nothing: Q and K as they are.
+  /// Each row of Q and K, between channels each column, is divided by its L2 norm, or by this where that is smaller
+  /// (cosine attention: Liu et al., "Swin Transformer V2", 2022). Nothing: Q and K as they are.
   std::optional<double> qk_norm_epsilon = {};
   /// The bias [bias_n, bias_heads, bias_queries, S], contiguous: problem i takes i % bias_n. bias_heads is 1 or H,
   /// bias_queries 1 or L. bias_n 0: there is none.

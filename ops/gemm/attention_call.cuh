@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/cuda/vector.cuh"
 #include "lenslet/tensor.h"
 #include "ops/gemm/attention.h"
 #include "ops/gemm/attention_bias.h"
@@ -70,6 +71,36 @@ struct Place {
 /// The row of token `token`.
 __device__ inline int row_of(const std::int32_t* table, int token) {
   return table == nullptr ? token : __ldg(table + token);
+}
+
+/// All of a call but `blocks` and what follows `epsilon`.
+inline AttentionCall call_of(const AttentionProblem& p, const std::int32_t* rows) {
+  AttentionCall call{};
+  call.q = p.q, call.k = p.k, call.v = p.v, call.y = p.y;
+  call.heads = static_cast<int>(p.heads);
+  call.queries = static_cast<int>(p.queries);
+  call.keys = static_cast<int>(p.keys);
+  call.head_size = static_cast<int>(p.head_size);
+  call.value_size = static_cast<int>(p.value_size);
+  call.bias_n = static_cast<int>(p.bias_n);
+  call.bias_heads = static_cast<int>(p.bias_heads);
+  call.bias_queries = static_cast<int>(p.bias_queries);
+  call.rows_n = static_cast<int>(p.rows_n);
+  call.rows = rows;
+  call.scales_by_head = !p.head_scales.empty();
+  call.scales[0] = static_cast<float>(p.scale * 1.4426950408889634);
+  for (std::size_t head = 0; head < p.head_scales.size(); ++head)
+    call.scales[head] = static_cast<float>(p.scale * 1.4426950408889634 * p.head_scales[head]);
+  call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
+  return call;
+}
+
+/// Whether rows of an operand of T are read 16 bytes at a time.
+template <typename T>
+bool in_quads(const AttentionOperand& operand, std::int64_t channels, const T* data) {
+  constexpr std::int64_t pack = 16 / sizeof(T);
+  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
+         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(data);
 }
 
 __device__ inline float inverse_norm(float squares, const AttentionCall& call) {

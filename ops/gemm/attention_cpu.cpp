@@ -224,7 +224,9 @@ class BoundAttention final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<const BoundKernel> bind_attention_cpu(const Binding& binding) {
-  if (attention_problem(binding.problem).linear_epsilon) return bind_linear_attention_cpu(binding);
+  const AttentionProblem p = attention_problem(binding.problem);
+  if (p.linear_epsilon) return bind_linear_attention_cpu(binding);
+  if (p.between_channels) return bind_channel_attention_cpu(binding);
   return std::make_unique<BoundAttention>(binding);
 }
 

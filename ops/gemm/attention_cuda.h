@@ -43,4 +43,31 @@ inline constexpr std::int64_t most_linear_attention_channels = 32;
 void linear_attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q,
                       const void* k, const void* v, void* y);
 
+/// Channels of a head where scores are between channels: as many as a block's scores in shared memory have rows.
+inline constexpr std::int64_t most_scored_channels = 64;
+
+/// Scores between channels are padded to [width][width].
+inline int channel_attention_width(const AttentionProblem& p) { return std::max(p.queries, p.keys) <= 32 ? 32 : 64; }
+/// Blocks that share the tokens of a head. With one it needs no workspace.
+inline std::int64_t channel_attention_blocks(const AttentionProblem& p) {
+  constexpr std::int64_t multiprocessors = 132, wanted = 8 * multiprocessors;  // of an H200; the same on all devices
+  const std::int64_t tokens = std::max(p.head_size, p.value_size), heads = std::max<std::int64_t>(p.n * p.heads, 1);
+  if (tokens <= 256 || heads >= 2 * multiprocessors) return 1;
+  return std::min((tokens + 63) / 64, (wanted + heads - 1) / heads);
+}
+/// Floats of a block's sums: scores, and the squares of the columns of Q and K.
+inline std::int64_t channel_attention_sums(int width) { return std::int64_t{width} * (width + 2); }
+/// Bytes: sums of all blocks, then the softmax of scores.
+inline std::size_t channel_attention_workspace(const AttentionProblem& p) {
+  const std::int64_t blocks = channel_attention_blocks(p), width = channel_attention_width(p);
+  if (blocks == 1) return 0;
+  const std::int64_t floats = blocks * channel_attention_sums(static_cast<int>(width)) + width * width;
+  return static_cast<std::size_t>(p.n * p.heads * floats) * sizeof(float);
+}
+
+/// The same for a problem with between_channels. Sums and scores are in float32; of 16 bits, the softmax is rounded
+/// before it is multiplied by V, and y once.
+void channel_attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q,
+                       const void* k, const void* v, void* y, void* workspace);
+
 }  // namespace lenslet::cuda

@@ -18,7 +18,8 @@ namespace lenslet {
 /// [N,L,H*E]; the bias broadcasts to [N,H,L,S]. From a pass Q, K and V lie anywhere in their inputs: K in Q's where its
 /// own is left out, V in K's likewise. The bias is [bias_n,1 or H,1 or L,S] (AttentionProblem). A pass may also give a
 /// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once, a scale for each head, the
-/// epsilon of normalised rows of Q and K, or that of ReLU linear attention (AttentionProblem::linear_epsilon).
+/// epsilon of normalised rows of Q and K, that of ReLU linear attention (AttentionProblem::linear_epsilon), or say that
+/// scores are between channels (AttentionProblem::between_channels).
 class AttentionOp final : public Op {
  public:
   static constexpr std::size_t q = 0, k = 1, v = 2, bias = 3, rows = 4;
@@ -53,8 +54,9 @@ std::shared_ptr<const Op> make_attention_op(const AttentionProblem& problem, con
 
 inline AttentionProblem attention_problem(const Problem& node) { return node.as<AttentionOp>().problem(node.inputs()); }
 
-/// The CPU's kernels, float32; of problems with linear_epsilon the second.
+/// The CPU's kernels, float32; of problems with linear_epsilon the second, between channels the third.
 std::unique_ptr<const BoundKernel> bind_attention_cpu(const Binding& binding);
 std::unique_ptr<const BoundKernel> bind_linear_attention_cpu(const Binding& binding);
+std::unique_ptr<const BoundKernel> bind_channel_attention_cpu(const Binding& binding);
 
 }  // namespace lenslet

@@ -191,6 +191,105 @@ TEST_CASE("attention/linear") {
   check_op(apart);
 }
 
+/// Scores between channels: `tokens` of packed [n,tokens,3,heads,d], of a deviation of 1.5.
+OpCase between_channels(std::int64_t n, std::int64_t heads, std::int64_t tokens, std::int64_t d, unsigned seed) {
+  OpCase c = packed(n, heads, tokens, d, true, seed);
+  c.attributes[0].second = 1.5 / (4 * std::sqrt(static_cast<double>(tokens)));
+  c.attributes[1].second = Ints{n, heads, d, d, tokens, tokens};
+  c.attributes.emplace_back("between_channels", std::int64_t{1});
+  c.tolerance *= std::max(1.0, std::sqrt(static_cast<double>(tokens) / 196));  // sums of more terms
+  return c;
+}
+
+// On CUDA one block a head and several, of one tile and of more; heads that are read 16 bytes at a time and that are
+// not.
+TEST_CASE("attention/between_channels") {
+  unsigned seed = 800;
+  for (const auto& [problems, heads, tokens, d] : {std::array{2, 3, 49, 32},
+                                                   {1, 2, 200, 24},
+                                                   {1, 3, 300, 32},
+                                                   {1, 1, 400, 48},
+                                                   {1, 2, 70, 64},
+                                                   {1, 2, 9, 12},
+                                                   {1, 2, 330, 22},
+                                                   {1, 1, 1, 1},
+                                                   {1, 1, 2, 33},
+                                                   {88, 3, 260, 8}}) {
+    const OpCase c = between_channels(problems_here(problems), heads, tokens, d, seed++);
+    check_op(c);
+    OpCase unit = c;
+    unit.attributes[0].second = 1.0;
+    unit.attributes.emplace_back("qk_norm_epsilon", 1e-12);
+    const auto scales = random_f32({heads}, seed++, 0, 4);
+    unit.attributes.emplace_back("head_scales",
+                                 std::vector<double>(scales.values<float>().begin(), scales.values<float>().end()));
+    check_op(unit);
+    unit.attributes.pop_back();
+    unit.attributes.back().second = 2.0 * std::sqrt(static_cast<double>(tokens));  // of about half of the columns
+    check_op(unit);
+  }
+}
+
+// Channels of K and V beside fewer of Q, more tokens of V than of Q, K of a value and V of another, Y in channels last
+// of heads; columns of zeros.
+TEST_CASE("attention/between_channels_of_several_values") {
+  unsigned seed = 900;
+  for (const std::int64_t tokens : {40, 290}) {
+    const std::int64_t values = tokens + 31;
+    OpCase c = between_channels(2, 2, tokens, 16, seed++);
+    c.attributes[1].second = Ints{2, 2, 16, 24, tokens, values};
+    c.attributes[2].second = Ints{8, tokens * 40, 16, 40};
+    c.attributes[3].second = Ints{3, 0, 24, 51};
+    c.attributes[4].second = Ints{0, values * 24, 2 * values * 24, 24};
+    c.attributes[5].second = Ints{0, values * 32, 16, 32};
+    c.attributes[6].second = Ints{2, values, 32};
+    c.attributes.emplace_back("qk_norm_epsilon", 1e-12);
+    c.inputs = {random_f32({2, tokens, 40}, seed++), random_f32({tokens, 51}, seed++),
+                random_f32({2, 2, values, 24}, seed++)};
+    for (std::size_t i = 8; i < c.inputs[0].values<float>().size(); i += 40) c.inputs[0].values<float>()[i] = 0;
+    check_op_on_every_instruction_set(c);
+  }
+}
+
+TEST_CASE("attention/between_channels_refusals") {
+  OpCase c = between_channels(2, 1, 9, 64, 1);
+  CHECK(refusal(c).empty());
+  c.attributes[5].second = Ints{0, 64, 64, 128};
+  c.attributes[6].second = Ints{9, 2, 64};
+  CHECK(refusal(c).empty());
+  c.attributes[5].second = Ints{0, 64, 64, 64};
+  CHECK(refusal(c) == "y [9,2,64] does not hold the rows of [2,1,64,9] once each");
+  c = between_channels(2, 1, 9, 64, 1);
+  c.attributes[3].second = Ints{64, 9 * 192 + 2, 0, 192};
+  CHECK(refusal(c).empty());
+  c.attributes[3].second = Ints{64, 9 * 192 + 65, 0, 192};
+  CHECK(refusal(c) == "K reaches element 3456 of an input [2,9,192]");
+  c = between_channels(2, 1, 9, 64, 1);
+  c.inputs.push_back(random_f32({64, 64}, 2));
+  CHECK(refusal(c) == "attention between channels has no bias and no table of rows, and is not linear");
+  c.inputs.pop_back();
+  c.attributes.emplace_back("linear_epsilon", 1.0);
+  CHECK(refusal(c) == "attention between channels has no bias and no table of rows, and is not linear");
+}
+
+// What a device's blocks hold, without a device.
+TEST_CASE("attention/between_channels_on_cuda") {
+  const auto refused = [](std::int64_t n, std::int64_t tokens, std::int64_t d) {
+    const OpCase c = between_channels(1, 1, 1, d, 1);
+    AttributeList attributes = c.attributes;
+    attributes[1].second = Ints{n, 1, d, d, tokens, tokens};
+    attributes[5].second = Ints{0, tokens * d, d, d};
+    attributes[6].second = Ints{n, tokens, d};
+    const InputInfo input{.present = true, .type = {DType::f16, Shape{n * tokens * 3 * d}}};
+    const Problem problem(make_normalised_op("Attention", attributes, 1), {&input, 1});
+    return kernels_of("Attention", DeviceKind::cuda).front()->offer(problem, {reference_gpu()}).refusal;
+  };
+  CHECK(refused(1, 9, 64).empty());
+  CHECK(refused(1, 9, 65) == "more than 64 channels a head");
+  CHECK(refused(1 << 20, 1 << 10, 8).empty());
+  CHECK(refused(1 << 21, 1 << 10, 8) == "more than 2^31 - 1 tokens of heads");
+}
+
 TEST_CASE("attention/normalised_rows_and_a_scale_for_each_head") {
   unsigned seed = 500;
   // On CUDA in 16 bits each width of head: 32, 64, 128, and more.

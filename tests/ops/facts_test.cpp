@@ -369,7 +369,7 @@ TEST_CASE("facts/what_operators_say_of_themselves_and_what_kernels_offer") {
             const std::string offers = all_offers_of(node);
             details += offers;
             return said + fmt::format("  offers {:08x}\n", sum_of(offers));
-          }) == 357);
+          }) == 358);
   };
   // The CPU is assumed to have AVX2 and 1 MiB of L2, as in estimates_test.cpp.
   bool asked = false;
