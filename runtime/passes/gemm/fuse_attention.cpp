@@ -1,7 +1,7 @@
 // fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
 // Reshapes, Transposes and Gathers around them, become one Attention; normalised rows of Q and K (Swin V2), too. Scores
 // stay in the cache, and Q, K and V are read where a projection wrote them, images [N,C,H,W] as [N,H,W,C].
-// EfficientViT's ReLU linear attention becomes one likewise.
+// EfficientViT's ReLU linear attention becomes one likewise, and on CUDA attention between channels (DaViT, XCiT).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -43,7 +43,11 @@ struct Weighted {
   ValueId v() const { return product->inputs[of_columns ? 0 : 1]; }
 };
 
+/// What scores are between. Rows of Q, K, V and Y are tokens, or channels whose elements are tokens.
+enum class Between { tokens, channels };
+
 /// [N,H,tokens,channels] with adjacent channels, of the view's value; of that [N,C,H,W] as [N,H,W,C] where so said.
+/// Between channels the view is [N,H,channels,tokens].
 struct Rows {
   StridedView view;
   bool channels_last = false;
@@ -105,12 +109,13 @@ class Heads {
     if (!scores) return;
     // The first of three axes is of heads, or of images with one head.
     const std::int64_t heads = rank > 2 ? shares[rank - 3] : 1;
+    if (context_.target.device.kind == DeviceKind::cuda && join(id, found, *scores, heads, Between::channels)) return;
     if (!join(id, found, *scores, heads) && rank == 3 && heads > 1 && scores->computed_bias == no_id)
       join(id, found, *scores, 1);
   }
 
-  /// False if the operands have no rows of `heads` heads.
-  bool join(NodeId id, const Weighted& found, Scores scores, std::int64_t heads) {
+  /// False if the operands have no rows of `heads` heads, or no kernel takes these between channels.
+  bool join(NodeId id, const Weighted& found, Scores scores, std::int64_t heads, Between between = Between::tokens) {
     const Node& product = *found.product;
     const Shape shares = shape_of(found.softmax->outputs[0]), y = shape_of(product.outputs[0]);
     const ValueId of_q = scores.product->inputs[0], of_k = scores.product->inputs[1];
@@ -124,16 +129,19 @@ class Heads {
       p.head_scales = std::move(*by_head);
       scores.factors = no_id;
     }
+    const bool channels = p.between_channels = between == Between::channels;
+    const bool biased = !scores.biases.empty() || scores.computed_bias != no_id;
+    if (channels && (biased || scores.factors != no_id)) return false;
     const auto units = scores.factors == no_id ? unit_rows_of(of_q, of_k) : std::nullopt;
     if (units) p.qk_norm_epsilon = units->first.epsilon;
     const Shape shape = shape_of(graph_.node(id).outputs[0]);
     const Shape q_rows{p.n, p.heads, p.queries, p.head_size}, k_rows{p.n, p.heads, p.keys, p.head_size};
-    auto q = rows(units ? units->first.x : of_q, false, shape_of(of_q), q_rows, !units);
-    const auto k = rows(units ? units->second.x : of_k, !units, shape_of(of_q), k_rows, !units);
-    const auto v =
-        rows(found.v(), found.of_columns, shape_of(found.shares()), {p.n, p.heads, p.keys, p.value_size}, false);
+    auto q = rows(units ? units->first.x : of_q, false, shape_of(of_q), q_rows, between, !units);
+    const auto k = rows(units ? units->second.x : of_k, !units, shape_of(of_q), k_rows, between, !units);
+    const auto v = rows(found.v(), found.of_columns, shape_of(found.shares()), {p.n, p.heads, p.keys, p.value_size},
+                        between, false);
     const auto written =
-        rows_of_y(product, found.transpose, found.of_columns, shape, {p.n, p.heads, p.queries, p.value_size});
+        rows_of_y(product, found.transpose, found.of_columns, shape, {p.n, p.heads, p.queries, p.value_size}, between);
     if (!q || !k || !v || !written) return false;
     std::optional<Tensor> bias;
     if (!scores.biases.empty() && !(bias = constant_bias(graph_, scores.biases, p))) return false;
@@ -149,8 +157,7 @@ class Heads {
     std::vector<ValueId> biases;
     if (bias) biases.push_back(edit_.add_constant(name + ":bias", *bias));
     if (scores.computed_bias != no_id) biases.push_back(scores.computed_bias);
-    fuse(id, p, *q, *k, *v, *written, name, biases);
-    return true;
+    return fuse(id, p, *q, *k, *v, *written, name, biases) || !channels;
   }
 
   /// relu(Q) (relu(K)^T [V 1]): all columns but the last, divided by that and an epsilon.
@@ -219,16 +226,18 @@ class Heads {
     return Integers(list.begin(), list.end()) == Integers{0, 0, 0, 0, 0, 0, 0, 1};
   }
 
-  /// Attention in the place of node `id`. No reference to a node may be used behind it.
-  void fuse(NodeId id, AttentionProblem& p, const Rows& q, const Rows& k, const Rows& v, const Rows& y,
+  /// Attention in the place of node `id`; false if no kernel takes it. No reference to a node may be used behind it.
+  bool fuse(NodeId id, AttentionProblem& p, const Rows& q, const Rows& k, const Rows& v, const Rows& y,
             std::string name, const std::vector<ValueId>& more = {}) {
     const Shape shape = shape_of(graph_.node(id).outputs[0]);
-    p.q = operand(q.view), p.k = operand(k.view), p.v = operand(v.view), p.y = operand(y.view);
+    const std::size_t token = p.between_channels ? 3 : 2;
+    p.q = operand(q.view, token), p.k = operand(k.view, token), p.v = operand(v.view, token);
+    p.y = operand(y.view, token);
     const ValueId in_q = holder(q), in_k = holder(k), in_v = holder(v);
     std::vector<ValueId> inputs{in_q, in_k == in_q ? no_id : in_k, in_v == in_k ? no_id : in_v};
     inputs.insert(inputs.end(), more.begin(), more.end());
     const Shape y_shape = y.channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
-    replace(id, make_attention_op(p, y_shape), std::move(inputs), std::move(name), y.channels_last);
+    return replace(id, make_attention_op(p, y_shape), std::move(inputs), std::move(name), y.channels_last);
   }
 
   /// Where known factors are one for each head.
@@ -248,8 +257,9 @@ class Heads {
     return std::pair(*q, *k);
   }
 
-  /// Puts `op` in the place of node `id`, with a Transpose behind it where its y is in channels last.
-  void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name,
+  /// Puts `op` in the place of node `id`, with a Transpose behind it where its y is in channels last; false if no
+  /// kernel takes it.
+  bool replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name,
                bool channels_last) {
     const Node fused{.name = name, .op = op, .inputs = inputs, .outputs = {}};
     const Problem problem(op, graph_.input_infos(fused));
@@ -257,7 +267,7 @@ class Heads {
     if (std::ranges::none_of(
             kernels, [&](const Kernel* kernel) { return kernel->offer(problem, context_.target).refusal.empty(); })) {
       for (const ValueId input : inputs) edit_.erase_unread(input);
-      return;
+      return false;
     }
     const std::vector<ValueId> old = graph_.node(id).inputs;
     if (channels_last) {
@@ -269,6 +279,7 @@ class Heads {
     edit_.replace(id, std::move(op), std::move(inputs));
     graph_.node(id).name = std::move(name);
     for (const ValueId input : old) edit_.erase_unread(input);
+    return true;
   }
 
   /// The value that holds the rows; one Transpose of an image for all that read it.
@@ -380,7 +391,7 @@ class Heads {
   /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens], of a product whose batch is
   /// that of `beside`; with `scaled`, perhaps times a factor.
   std::optional<Rows> rows(ValueId id, bool columns, const Shape& beside, const Shape& wanted,
-                           bool scaled = true) const {
+                           Between between = Between::tokens, bool scaled = true) const {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
     const bool repeats = shape_of(id).elems() != wanted.elems();
     for (FactoredView& found : views_of(edit_, id)) {
@@ -395,6 +406,11 @@ class Heads {
         continue;
       std::optional<StridedView> view = found.strided();
       if (!view) continue;
+      if (between == Between::channels) {
+        // Where they come from, which is no image: its pixels are tokens that lie side by side.
+        const bool found_there = shape_of(view->value).rank() != 4 && adjacent_rows(*view);
+        return found_there ? std::optional(Rows{std::move(*view)}) : std::nullopt;
+      }
       if (adjacent_channels(*view)) return Rows{std::move(*view)};
       // Made by a node, and by no Reshape: the Transpose then is a matter of its format.
       const Node* const made = edit_.producer_node(view->value);
@@ -406,7 +422,7 @@ class Heads {
   /// The rows of y in what the Transpose makes of it, if there is one; with `columns`, of its columns. `out` is the
   /// shape of the last node.
   std::optional<Rows> rows_of_y(const Node& product, const Node* transpose, bool columns, const Shape& out,
-                                const Shape& wanted) const {
+                                const Shape& wanted, Between between = Between::tokens) const {
     StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
     if (transpose != nullptr) {
       const auto perm = integers_attribute(*transpose->op, "perm");
@@ -422,6 +438,7 @@ class Heads {
       swap_last(view);
     }
     if (!view.reshape(wanted)) return std::nullopt;
+    if (between == Between::channels) return adjacent_rows(view) ? std::optional(Rows{std::move(view)}) : std::nullopt;
     if (adjacent_channels(view)) return Rows{std::move(view)};
     return to_channels_last_rows(view, out) ? std::optional(Rows{std::move(view), true}) : std::nullopt;
   }
@@ -436,6 +453,7 @@ class Heads {
     std::swap(view.strides.back(), view.strides[view.strides.size() - 2]);
   }
   static bool adjacent_channels(const StridedView& rows) { return rows.strides[3] == 1 || rows.dims[3] == 1; }
+  static bool adjacent_rows(const StridedView& rows) { return rows.strides[2] == 1 && rows.strides[3] > 1; }
   /// Turns rows of an image [N,C,H,W], whose tokens are its pixels, into those of [N,H,W,C]; false for others.
   static bool to_channels_last_rows(StridedView& rows, const Shape& image) {
     if (image.rank() != 4) return false;
@@ -448,8 +466,8 @@ class Heads {
     strides = {strides[0], strides[1] / pixels, c, 1};
     return true;
   }
-  static AttentionOperand operand(const StridedView& view) {
-    return {view.offset, view.strides[0], view.strides[1], view.strides[2]};
+  static AttentionOperand operand(const StridedView& view, std::size_t token_axis) {
+    return {view.offset, view.strides[0], view.strides[1], view.strides[token_axis]};
   }
 
   Graph& graph_;

@@ -142,8 +142,9 @@ class Windows {
   const AttentionProblem* in_rows(const Node& node) const {
     if (node.op == nullptr || node.type() != "Attention") return nullptr;
     const auto& stated = static_cast<const AttentionOp&>(*node.op).stated();
-    if (!stated || input_of(node, AttentionOp::k) != no_id || input_of(node, AttentionOp::v) != no_id ||
-        input_of(node, AttentionOp::rows) != no_id || stated->queries != stated->keys)
+    if (!stated || stated->between_channels || input_of(node, AttentionOp::k) != no_id ||
+        input_of(node, AttentionOp::v) != no_id || input_of(node, AttentionOp::rows) != no_id ||
+        stated->queries != stated->keys)
       return nullptr;
     const std::int64_t row = channels(node.inputs[AttentionOp::q]);
     const auto lies_in = [&](const AttentionOperand& o, std::int64_t width, std::int64_t size) {
