@@ -48,12 +48,13 @@ inline constexpr std::int64_t most_scored_channels = 64;
 
 /// Scores between channels are padded to [width][width].
 inline int channel_attention_width(const AttentionProblem& p) { return std::max(p.queries, p.keys) <= 32 ? 32 : 64; }
-/// Blocks that share the tokens of a head. With one it needs no workspace.
+/// Blocks that share the tokens of a head: no more in all than run at once, six a multiprocessor. With one it needs no
+/// workspace.
 inline std::int64_t channel_attention_blocks(const AttentionProblem& p) {
-  constexpr std::int64_t multiprocessors = 132, wanted = 8 * multiprocessors;  // of an H200; the same on all devices
+  constexpr std::int64_t multiprocessors = 132, at_once = 6 * multiprocessors;  // of an H200; the same on all devices
   const std::int64_t tokens = std::max(p.head_size, p.value_size), heads = std::max<std::int64_t>(p.n * p.heads, 1);
   if (tokens <= 256 || heads >= 2 * multiprocessors) return 1;
-  return std::min((tokens + 63) / 64, (wanted + heads - 1) / heads);
+  return std::min((tokens + 63) / 64, at_once / heads);
 }
 /// Floats of a block's sums: scores, and the squares of the columns of Q and K.
 inline std::int64_t channel_attention_sums(int width) { return std::int64_t{width} * (width + 2); }

@@ -342,20 +342,20 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-/// The softmax of the sums of all blocks of a head: a warp for each row of scores.
+/// The softmax of the sums of all blocks of a head: a block for each row of scores, whose warps share those blocks.
 template <typename T, int width>
 __global__ void __launch_bounds__(block_threads)
     channel_shares(const float* sums, T* shares, const __grid_constant__ AttentionCall call) {
   wait_for_previous();
   let_next_start();
   constexpr int per_lane = width / warp_threads, size = width * (width + 2);
-  const auto row_of_all = static_cast<std::int64_t>(blockIdx.x) * warps + warp();
-  const std::int64_t line = row_of_all / width;
-  const int row = static_cast<int>(row_of_all % width);
-  const float* from = sums + line * call.blocks * size;
+  __shared__ float parts[warps][2 * per_lane + 1][warp_threads];
+  const std::int64_t line = blockIdx.x / width;
+  const int row = static_cast<int>(blockIdx.x % width);
   float scores[per_lane] = {}, k_squares[per_lane] = {}, q_squares = 0;
-#pragma unroll 8
-  for (int block = 0; block < call.blocks; ++block, from += size) {
+#pragma unroll 4
+  for (int block = warp(); block < call.blocks; block += warps) {
+    const float* const from = sums + (line * call.blocks + block) * size;
 #pragma unroll
     for (int i = 0; i < per_lane; ++i) scores[i] += from[row * width + lane() + i * warp_threads];
     if (call.epsilon > 0) {
@@ -363,6 +363,23 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
       for (int i = 0; i < per_lane; ++i) k_squares[i] += from[width * (width + 1) + lane() + i * warp_threads];
     }
+  }
+#pragma unroll
+  for (int i = 0; i < per_lane; ++i) {
+    parts[warp()][2 * i][lane()] = scores[i];
+    parts[warp()][2 * i + 1][lane()] = k_squares[i];
+  }
+  parts[warp()][2 * per_lane][lane()] = q_squares;
+  __syncthreads();
+  if (warp() > 0) return;
+#pragma unroll
+  for (int other = 1; other < warps; ++other) {
+#pragma unroll
+    for (int i = 0; i < per_lane; ++i) {
+      scores[i] += parts[other][2 * i][lane()];
+      k_squares[i] += parts[other][2 * i + 1][lane()];
+    }
+    q_squares += parts[other][2 * per_lane][lane()];
   }
   const int head = static_cast<int>(line % call.heads);
   shares_of_row<width>(shares + line * width * width, width, scores, k_squares, q_squares, row,
@@ -395,7 +412,7 @@ void start(const Context& context, const AttentionProblem& p, const T* q, const 
   };
   attend();
   if (blocks == 1) return;
-  launch(context, channel_shares<T, width>, dim3(static_cast<unsigned>(heads * width / warps)), dim3(block_threads), 0,
+  launch(context, channel_shares<T, width>, dim3(static_cast<unsigned>(heads * width)), dim3(block_threads), 0,
          static_cast<const float*>(sums), shares, call.attention);
   call.phase = Phase::values;
   attend();
