@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 
+#include "ops/gemm/attention_cuda.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -224,6 +225,7 @@ TEST_CASE("attention/between_channels") {
     unit.attributes.emplace_back("head_scales",
                                  std::vector<double>(scales.values<float>().begin(), scales.values<float>().end()));
     check_op(unit);
+    if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) continue;
     unit.attributes.pop_back();
     unit.attributes.back().second = 2.0 * std::sqrt(static_cast<double>(tokens));  // of about half of the columns
     check_op(unit);
@@ -288,6 +290,31 @@ TEST_CASE("attention/between_channels_on_cuda") {
   CHECK(refused(1, 9, 65) == "more than 64 channels a head");
   CHECK(refused(1 << 20, 1 << 10, 8).empty());
   CHECK(refused(1 << 21, 1 << 10, 8) == "more than 2^31 - 1 tokens of heads");
+
+  // DaViT-T's: several blocks a head where there are few heads of many tokens.
+  const auto blocks = [](std::int64_t n, std::int64_t heads, std::int64_t tokens, std::int64_t d) {
+    const AttentionProblem p{.n = n,
+                             .heads = heads,
+                             .queries = d,
+                             .keys = d,
+                             .head_size = tokens,
+                             .value_size = tokens,
+                             .between_channels = true};
+    const std::int64_t count = cuda::channel_attention_blocks(p), width = cuda::channel_attention_width(p);
+    CHECK(width == (d <= 32 ? 32 : 64));
+    CHECK(cuda::channel_attention_workspace(p) ==
+          (count == 1 ? 0U : static_cast<std::size_t>(4 * n * heads * width * (count * (width + 2) + width))));
+    return count;
+  };
+  CHECK(blocks(1, 3, 3136, 32) == 49);
+  CHECK(blocks(64, 3, 3136, 32) == 4);
+  CHECK(blocks(1, 6, 784, 33) == 13);
+  CHECK(blocks(64, 6, 784, 32) == 1);
+  CHECK(blocks(1, 12, 256, 64) == 1);
+  CHECK(blocks(1, 12, 257, 64) == 5);
+  CHECK(blocks(1, 263, 300, 32) == 3);
+  CHECK(blocks(1, 264, 300, 32) == 1);
+  CHECK(blocks(0, 3, 3136, 32) == 49);
 }
 
 TEST_CASE("attention/normalised_rows_and_a_scale_for_each_head") {
