@@ -67,18 +67,16 @@ struct Packs {
   Pack<X, elems> at[count];
 };
 
-/// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs;
-/// a thread's packs are `step` apart.
+/// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs.
 template <bool flat, int elems, int count, typename X>
-__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs,
-                                       std::uint32_t step = elementwise_threads) {
+__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
   Packs<X, elems, count> values;
   const X* const data = static_cast<const X*>(x.data);
   // Out of range a thread rereads its first pack: loads without branches can all be issued before the first use.
   const auto each_pack = [&](const auto& fetch) {
 #pragma unroll
     for (int u = 0; u < count; ++u) {
-      const std::uint32_t pack = first + u * step;
+      const std::uint32_t pack = first + u * elementwise_threads;
       values.at[u] = fetch(pack < packs ? pack : first);
     }
   };

@@ -187,8 +187,9 @@ class Fuser {
     return true;
   }
 
-  /// As a factor and an offset for each channel, as its kernels compute it, and its activation. Not on CUDA: Mul,
-  /// BatchNormalization and SiLU of 64x384x56x56 in fp16 take 160 us in two steps of an H200, 196 in a chain.
+  /// As a factor and an offset for each channel, as its kernels compute it, and its activation. Not on CUDA: a chain
+  /// reads 8 bytes of factors for 2 of x. Mul, BatchNormalization and SiLU of 64x384x56x56 take 159 us in two steps,
+  /// 253 in one (H200, fp16).
   bool add_batch_norm(const Node& node, Links& to) const {
     if (node.type() != "BatchNormalization" || on_cuda_) return false;
     const Activation activation = node.op->epilogue()->activation;
