@@ -193,6 +193,11 @@ void start(const Context& context, const AttentionProblem& p, const AttentionCal
          shape);
 }
 
+/// Whether maps can describe it: K and V that all heads share have a stride of 0.
+bool has_strides(const AttentionProblem& p, const AttentionOperand& operand) {
+  return (p.heads == 1 || operand.head != 0) && (p.n == 1 || operand.batch != 0);
+}
+
 }  // namespace
 
 bool attention_tma(const Context& context, const AttentionProblem& p, const AttentionCall& call, DType dtype,
@@ -201,6 +206,7 @@ bool attention_tma(const Context& context, const AttentionProblem& p, const Atte
   const auto positive = [](float scale) { return scale > 0; };
   const std::span scales(call.scales, call.scales_by_head ? static_cast<std::size_t>(call.heads) : 1);
   if (p.rows_n > 0 || !call.quads_y || !std::ranges::all_of(scales, positive)) return false;
+  if (!has_strides(p, p.q) || !has_strides(p, p.k) || !has_strides(p, p.v)) return false;
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto run = std::max(p.head_size, p.value_size) <= 32 ? start<T, 32> : start<T, 64>;
     run(context, p, call, shape, q, k, v, bias, y);

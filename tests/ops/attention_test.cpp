@@ -132,6 +132,9 @@ TEST_CASE("attention/where_a_pass_finds_it") {
     many.inputs.push_back(random_f32({1, 2, 70, 70}, 209, 0, 2));
     many.maybe_constant = {3};
     check_op(many);
+    // K and V of all heads.
+    for (const std::size_t i : {3U, 4U}) std::get<Ints>(many.attributes[i].second)[2] = 0;
+    check_op(many);
   }
   // A bias of half as many problems: they take it in turn.
   OpCase masked = packed(6, 2, 17, 9, true, 202);
