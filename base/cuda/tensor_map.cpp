@@ -73,7 +73,7 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
                       MapElement element, std::uint64_t pitch, std::span<const std::uint64_t> last_strides) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 4;
-  if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
+  if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size() || last_strides.size() >= sizes.size())
     throw Error(ErrorKind::internal, "a tensor map of other than two to four axes");
   std::array<cuuint64_t, most> lengths{};
   std::array<cuuint32_t, most> lines{}, ones{1, 1, 1, 1};

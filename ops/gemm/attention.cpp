@@ -313,7 +313,8 @@ std::optional<std::string> refuse_cuda(const Problem& node) {
     if (std::max(p.queries, p.keys) > cuda::most_scored_channels)
       return fmt::format("more than {} channels a head", cuda::most_scored_channels);
     const double tokens = static_cast<double>(std::max(p.head_size, p.value_size));
-    const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * (tokens + 64) >
+    constexpr double beyond = 64 * 1024;  // the blocks of a head may cover some tokens more
+    const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * (tokens + 64) + beyond >
                        std::numeric_limits<std::int32_t>::max();
     return large ? std::optional<std::string>("more than 2^31 - 1 tokens of heads") : std::nullopt;
   }

@@ -2,7 +2,8 @@
 // sum are corrected from block to block (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
 // et al., "FlashAttention", 2022).
 //
-// Here float32, and heads of many channels; 16 bits: attention_wgmma.cu, attention_mma.cu.
+// Here float32, and heads of many channels; 16 bits: attention_tma.cu, attention_wgmma.cu, attention_mma.cu. Between
+// channels: channel_attention.cu.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -116,10 +116,11 @@ struct AttentionTiles {
   int groups = 1, rounds = 1, held = 1;
 };
 
-/// attention() of these by warpgroups, which are described for halves; false: it does not take them. For sm_90a.
+/// attention() of 16 bits by warpgroups; false: it does not take the problem. For sm_90a.
 bool attention_wgmma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
                      const void* q, const void* k, const void* v, const void* bias, void* y);
-/// The same with operands that TMA moves, `call.blocks` blocks a head.
+/// The same with operands that TMA moves, `call.blocks` blocks a head; false: maps cannot describe them, or the scale
+/// is not positive.
 bool attention_tma(const Context& context, const AttentionProblem& problem, const AttentionCall& call, DType dtype,
                    const AttentionTiles& shape, const void* q, const void* k, const void* v, const void* bias, void* y);
 /// attention() for 16 bits on tensor cores.

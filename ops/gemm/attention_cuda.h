@@ -43,13 +43,13 @@ inline constexpr std::int64_t most_linear_attention_channels = 32;
 void linear_attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q,
                       const void* k, const void* v, void* y);
 
-/// Channels of a head where scores are between channels: as many as a block's scores in shared memory have rows.
+/// Channels of a head where scores are between channels: the most rows of scores that a block holds.
 inline constexpr std::int64_t most_scored_channels = 64;
 
 /// Scores between channels are padded to [width][width].
 inline int channel_attention_width(const AttentionProblem& p) { return std::max(p.queries, p.keys) <= 32 ? 32 : 64; }
-/// Blocks that share the tokens of a head: no more in all than run at once, six a multiprocessor. With one it needs no
-/// workspace.
+/// Blocks that share the tokens of a head: at most six a multiprocessor in all, which run at once up to 32 channels (of
+/// more, two do). With one it needs no workspace.
 inline std::int64_t channel_attention_blocks(const AttentionProblem& p) {
   constexpr std::int64_t multiprocessors = 132, at_once = 6 * multiprocessors;  // of an H200; the same on all devices
   const std::int64_t tokens = std::max(p.head_size, p.value_size), heads = std::max<std::int64_t>(p.n * p.heads, 1);

@@ -20,6 +20,12 @@ inline constexpr int tile_keys = bias_tile_keys, warp_queries = bias_tile_querie
 template <int width>
 inline constexpr int attention_tile_bytes = 64 * width * 2;
 
+/// Where TMA's swizzle puts unit `unit`, of 16 bytes, of a tile's row `row`.
+template <int width>
+__device__ int swizzled_offset(int row, int unit) {
+  return row * (width * 2) + (unit ^ (width == 64 ? row % 8 : row / 2 % 4)) * 16;
+}
+
 /// What a warp knows of its queries. Powers are 2^(scale score + shift), at most 2^slack: relative to the score `most`,
 /// which follows only where a score is beyond `limit`: it mostly stays what the first keys made it.
 template <int width>

@@ -1,5 +1,5 @@
 // Attention of 16-bit values by warpgroups whose operands TMA moves: Q, K and V come to shared memory as boxes of 64
-// tokens of one head, Y leaves in boxes of 16. Rows by a table: attention_wgmma.cu.
+// tokens of one head, Y leaves in boxes of 16. What maps cannot describe: attention_wgmma.cu.
 
 #include <algorithm>
 #include <array>
@@ -30,12 +30,6 @@ constexpr int attention_tma_bytes(const AttentionTiles& tiles) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Unit of 16 bytes `unit` of row `row` of a box, as TMA swizzles it.
-template <int width>
-__device__ int box_offset(int row, int unit) {
-  return row * (width * 2) + (unit ^ (width == 64 ? row % 8 : row / 2 % 4)) * 16;
-}
-
 /// Writes a warp's 16 rows to shared memory and from there to `y`.
 template <typename T, int width>
 __device__ void store_box(const Part<width>& part, const CUtensorMap& y, unsigned char* box, int token, int head,
@@ -56,7 +50,7 @@ __device__ void store_box(const Part<width>& part, const CUtensorMap& y, unsigne
       const float* const pair = part.held[two * 2 + i / 2] + i % 2 * 2;
       words[i] = narrowed_pair<T>(pair[0] * inverse[i % 2], pair[1] * inverse[i % 2]);
     }
-    stmatrix(box + box_offset<width>(lane % 16, two * 2 + lane / 16), words);
+    stmatrix(box + swizzled_offset<width>(lane % 16, two * 2 + lane / 16), words);
   }
   fence_proxy_async_shared();
   __syncwarp();
@@ -193,9 +187,9 @@ void start(const Context& context, const AttentionProblem& p, const AttentionCal
          shape);
 }
 
-/// Whether maps can describe it: K and V that all heads share have a stride of 0.
+/// Whether a map can describe it: K and V that all heads share have a stride of 0.
 bool has_strides(const AttentionProblem& p, const AttentionOperand& operand) {
-  return (p.heads == 1 || operand.head != 0) && (p.n == 1 || operand.batch != 0);
+  return (p.heads == 1 || operand.head != 0) && (p.n == 1 || operand.batch != 0) && operand.token != 0;
 }
 
 }  // namespace
@@ -205,7 +199,7 @@ bool attention_tma(const Context& context, const AttentionProblem& p, const Atte
                    void* y) {
   const auto positive = [](float scale) { return scale > 0; };
   const std::span scales(call.scales, call.scales_by_head ? static_cast<std::size_t>(call.heads) : 1);
-  if (p.rows_n > 0 || !call.quads_y || !std::ranges::all_of(scales, positive)) return false;
+  if (p.rows_n > 0 || p.keys == 0 || !call.quads_y || !std::ranges::all_of(scales, positive)) return false;
   if (!has_strides(p, p.q) || !has_strides(p, p.k) || !has_strides(p, p.v)) return false;
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto run = std::max(p.head_size, p.value_size) <= 32 ? start<T, 32> : start<T, 64>;

@@ -1,5 +1,5 @@
 // Attention of 16-bit values by warpgroups (wgmma): K and V are read from shared memory once for 64 queries, where
-// attention_mma.cu reads them once for 16. Lanes as in base/cuda/wgmma.cuh. Rows that TMA can move: attention_tma.cu.
+// attention_mma.cu reads them once for 16. Lanes as in base/cuda/wgmma.cuh. Where TMA can move them: attention_tma.cu.
 //
 // A warpgroup has 64 queries, in registers as powers are, and takes 64 keys at a time. K and V come to shared memory in
 // tiles of 64 tokens, up to 256 tokens ahead, as TMA would write them: rows of 128 or 64 bytes, swizzled.
@@ -29,7 +29,7 @@ __device__ void load_tile(unsigned char* to, const T* from, int token, const std
   const int c = static_cast<int>(threadIdx.x) % packs, step = static_cast<int>(blockDim.x) / packs;
   int row = static_cast<int>(threadIdx.x) / packs;
   // `step` is a multiple of the swizzle's period: a thread's units lie alike in all its rows.
-  to += row * row_bytes + (c ^ (width == 64 ? row % 8 : row / 2 % 4)) * 16;
+  to += swizzled_offset<width>(row, c);
   const bool has_channels = c * 8 < channels;
   if (has_channels) from += c * 8;
 #pragma unroll 2

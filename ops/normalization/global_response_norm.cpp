@@ -1,5 +1,6 @@
 // GlobalResponseNorm (S. Woo et al., "ConvNeXt V2", 2023): x + scale * x * n + bias, where n is a channel's norm over
-// the image, divided by the mean norm of the channels. Files spell it out; the pass fuse_response_norm makes it.
+// the image, divided by the mean norm of the channels plus epsilon. Files spell it out; the pass fuse_response_norm
+// makes it.
 
 #include <utility>
 

@@ -32,7 +32,8 @@ struct Pass {
 
 /// In the order they run. The first one comes before shapes are inferred, the others after.
 std::span<const Pass> passes();
-inline constexpr std::size_t passes_before_inference = 1;  ///< how many those are
+/// The number of passes before inference.
+inline constexpr std::size_t passes_before_inference = 1;
 
 void widen(Graph& graph, const PassContext& context);
 void expand_einsum(Graph& graph, const PassContext& context);

@@ -7,9 +7,7 @@
 // largest then owns the memory, and the smaller ones are parts of it.
 //
 // Parts of a channel Split lie within its input, if all their readers support an input pitch: Split copies the others.
-// Parts are aligned, but for single channels (gates) that elementwise steps read.
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -90,8 +88,7 @@ class PartPlacer {
     std::vector<std::int64_t> placed;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId y = node.outputs[i];
-      if (y != no_id && types[i].shape.elems() > 0 && (is_aligned(y, part) || is_read_by_elements(y)) &&
-          can_lie_at(y)) {
+      if (y != no_id && types[i].shape.elems() > 0 && can_lie_at(y, part)) {
         make_part(y, part);
         placed.push_back(static_cast<std::int64_t>(i));
       }
@@ -121,28 +118,18 @@ class PartPlacer {
   bool can_be_part(ValueId id, const Value::Part& part) const {
     const Node* const maker = edit_.producer_node(id);
     return maker != nullptr && maker->choice != nullptr && maker->choice->candidate.pitched_output &&
-           maker->outputs[0] == id && is_aligned(id, part) && can_lie_at(id);
+           maker->outputs[0] == id && can_lie_at(id, part);
   }
-  bool is_aligned(ValueId id, const Value::Part& part) const {
-    const DType dtype = graph_.value(id).dtype;
-    return std::ranges::all_of(
-        std::array{part.channel, pixel_of(graph_.value(part.whole))}, [&](std::int64_t channels) {
-          return channels * static_cast<std::int64_t>(dtype_bytes(dtype)) % alignment_of(device_, dtype) == 0;
-        });
-  }
-  bool can_lie_at(ValueId id) const {
+  bool can_lie_at(ValueId id, const Value::Part& part) const {
     const Value& value = graph_.value(id);
     const bool placeable = value.format == formats::nhwc || value.format == aligned_nhwc(value.shape[1], value.dtype);
-    return !edit_.is_output(id) && placeable && !is_part(id) &&
+    const auto aligned = [&](std::int64_t channels) {
+      return channels * static_cast<std::int64_t>(dtype_bytes(value.dtype)) % alignment_of(device_, value.dtype) == 0;
+    };
+    return !edit_.is_output(id) && placeable && !is_part(id) && aligned(part.channel) &&
+           aligned(pixel_of(graph_.value(part.whole))) &&
            std::ranges::all_of(readers_[static_cast<std::size_t>(id)],
                                [&](NodeId reader) { return steps_over(graph_.node(reader), id); });
-  }
-
-  /// A single channel, by steps that read it element by element.
-  bool is_read_by_elements(ValueId id) const {
-    return graph_.value(id).shape[1] == 1 &&
-           std::ranges::all_of(readers_[static_cast<std::size_t>(id)],
-                               [&](NodeId reader) { return graph_.node(reader).op->elementwise_inputs() != 0; });
   }
 
   static bool steps_over(const Node& reader, ValueId id) {

@@ -271,22 +271,6 @@ TEST_CASE("place_parts/cuda/of_a_split") {
   }
 }
 
-// FocalNet's gates: a channel each, at any address.
-TEST_CASE("place_parts/cuda/single_channels") {
-  for (const auto& [precision, algorithm] : on_gpus) {
-    GraphBuilder b;
-    const ValueId x = b.input("x", {2, 16, 9, 7});
-    b.node("Split", {b.conv(x, 16, 3, 3, 1), b.int64s({1, 1, 1})}, {{"axis", std::int64_t{1}}}, 13, 3);
-    const std::vector<ValueId> gates = b.source().nodes.back().outputs;
-    ValueId y = b.node("Mul", {b.conv(x, 16, 16, 3, 1), gates[0]});
-    y = b.node("Add", {y, b.node("Mul", {b.conv(x, 16, 16, 3, 1), gates[1]})});
-    b.output(b.conv(b.node("Add", {y, b.conv(gates[2], 1, 16, 1)}), 16, 16, 1));
-    const Graph all = on_gpu(b, precision, algorithm);
-    CAPTURE(all.dump());
-    CHECK(integers_attribute(*only(all, "Split").op, "placed").value_or(Ints()) == Ints{0, 1});
-  }
-}
-
 TEST_CASE("place_parts/cuda/branches") {
   for (const OnGpu& way : on_gpus) {
     const std::string precision = way.precision, algorithm = way.algorithm;

@@ -90,9 +90,10 @@ TEST_CASE("attention/more_keys_than_shared_memory_holds") {
   unsigned seed = 600;
   // Few problems, whose keys warps share on CUDA, and many; heads of each width; biases in pairs and odd ones.
   const std::int64_t sizes[][6] = {// problems, heads, queries, keys, D, E
-                                   {1, 2, 20, 300, 64, 64},   {1, 1, 5, 641, 32, 24},   {1, 3, 40, 130, 128, 100},
-                                   {2, 1, 17, 77, 16, 16},    {45, 3, 130, 322, 8, 8},  {150, 2, 33, 197, 64, 40},
-                                   {140, 2, 18, 333, 80, 72}, {1, 1, 2113, 150, 32, 32}};
+                                   {1, 2, 20, 300, 64, 64},   {1, 1, 5, 641, 32, 24},    {1, 3, 40, 130, 128, 100},
+                                   {2, 1, 17, 77, 16, 16},    {45, 3, 130, 322, 8, 8},   {150, 2, 33, 197, 64, 40},
+                                   {140, 2, 18, 333, 80, 72}, {1, 1, 2113, 150, 32, 32}, {1, 70, 130, 90, 32, 32},
+                                   {140, 1, 40, 1, 8, 8}};
   for (const auto& [problems, heads, queries, s, d, e] : sizes)
     for (const bool biased : {false, true}) {
       const bool cuda = op_runner().device() == DeviceKind::cuda;
@@ -292,6 +293,8 @@ TEST_CASE("attention/between_channels_on_cuda") {
   CHECK(refused(1, 9, 64).empty());
   CHECK(refused(1, 9, 65) == "more than 64 channels a head");
   CHECK(refused(1 << 20, 1 << 10, 8).empty());
+  CHECK(refused(1, (std::int64_t{1} << 31) - (1 << 17), 1).empty());
+  CHECK(refused(1, (std::int64_t{1} << 31) - (1 << 16), 1) == "more than 2^31 - 1 tokens of heads");
   CHECK(refused(1 << 21, 1 << 10, 8) == "more than 2^31 - 1 tokens of heads");
 
   // DaViT-T's: several blocks a head where there are few heads of many tokens.

@@ -40,7 +40,7 @@ std::size_t biases(const WgmmaGemmPlan& plan) { return static_cast<std::size_t>(
 struct Costs {
   double loading_us = 0.2;  ///< of a k-block mapped on its way to the products
   double moments_us = 0.4;  ///< of moments, behind the last k-block
-  double row_us = 0.0006;   ///< of a row of a tile in a k-block, whose moments take longer than its products
+  double row_us = 0.0006;   ///< of a tile's row in a k-block: its moments take longer than its products
 };
 constexpr Costs costs;
 
