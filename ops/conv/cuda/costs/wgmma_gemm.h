@@ -22,7 +22,7 @@ struct WgmmaGemmCosts {
   double sustained = 1.02;  ///< share of the device's rate: a long product
   /// Share of the device's rate, by WgmmaTile. Above 1: large products are power-limited, short ones are not; narrow
   /// tiles read more shared memory and L2 a product.
-  std::array<double, 11> efficiency{1.37, 1.37, 1.34, 1.37, 1.25, 1.12, 1.10, 1.05, 0.90, 0.79, 0.60};
+  std::array<double, 11> efficiency{1.37, 1.37, 1.34, 1.37, 1.25, 1.12, 1.00, 1.05, 0.90, 0.79, 0.60};
   /// The same of full multiprocessors in cluster split-K, by SplitKTile.
   std::array<double, 4> split_k_efficiency{1.08, 0.83, 0.52, 0.32};
   SplitKCosts split_k{.block_us = 1.59,
