@@ -15,4 +15,15 @@ std::optional<std::vector<std::int64_t>> reduced_axes(const Graph& graph, const 
   return axes;
 }
 
+std::optional<std::vector<std::int64_t>> kept_axes(const Graph& graph, const Node& node) {
+  return keeps_axes(node) ? reduced_axes(graph, node) : std::nullopt;
+}
+
+ValueId squared(const GraphEdit& edit, ValueId id) {
+  if (const Node* const power = edit.made_by(id, "Pow"); power != nullptr)
+    return scalar_constant(edit.graph(), power->inputs[1]) == 2.0F ? power->inputs[0] : no_id;
+  const Node* const product = edit.made_by(id, "Mul");
+  return product != nullptr && product->inputs[0] == product->inputs[1] ? product->inputs[0] : no_id;
+}
+
 }  // namespace lenslet

@@ -1,5 +1,5 @@
 #pragma once
-// Which axes a reduction is along.
+// Which axes a reduction is along, and whether it reduces squares.
 
 #include <optional>
 #include <vector>
@@ -14,5 +14,11 @@ std::optional<std::vector<std::int64_t>> reduced_axes(const Graph& graph, const 
 
 /// Whether the result has the reduced axes, of size 1.
 inline bool keeps_axes(const Node& node) { return integer_attribute(*node.op, "keepdims").value_or(1) != 0; }
+
+/// The same axes of a node that keeps them; nothing of one that does not.
+std::optional<std::vector<std::int64_t>> kept_axes(const Graph& graph, const Node& node);
+
+/// x of `id` = x * x or x^2; no_id if it is neither.
+ValueId squared(const GraphEdit& edit, ValueId id);
 
 }  // namespace lenslet

@@ -41,18 +41,6 @@ class Normalisations {
 
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
-  std::optional<Integers> mean_axes(const Node& mean) const {
-    return keeps_axes(mean) ? reduced_axes(graph_, mean) : std::nullopt;
-  }
-
-  /// d of `square` = d * d or d^2.
-  ValueId root_of(ValueId square) const {
-    if (const Node* power = edit_.made_by(square, "Pow"); power != nullptr)
-      return scalar_constant(graph_, power->inputs[1]) == 2.0F ? power->inputs[0] : no_id;
-    const Node* const product = edit_.made_by(square, "Mul");
-    return product != nullptr && product->inputs[0] == product->inputs[1] ? product->inputs[0] : no_id;
-  }
-
   /// x - ReduceMean(x).
   struct Distance {
     ValueId x = no_id;
@@ -63,7 +51,7 @@ class Normalisations {
     if (difference == nullptr) return std::nullopt;
     const Node* const mean = edit_.made_by(difference->inputs[1], "ReduceMean");
     if (mean == nullptr || mean->inputs[0] != difference->inputs[0]) return std::nullopt;
-    auto axes = mean_axes(*mean);
+    auto axes = kept_axes(graph_, *mean);
     if (!axes) return std::nullopt;
     return Distance{mean->inputs[0], std::move(*axes)};
   }
@@ -85,8 +73,9 @@ class Normalisations {
     const std::optional<float> epsilon = scalar_constant(graph_, sum->inputs[side]);
     const Node* const variance = edit_.made_by(sum->inputs[1 - side], "ReduceMean");
     if (!epsilon || !(*epsilon >= 0) || std::isinf(*epsilon) || variance == nullptr) return std::nullopt;
-    const auto above = distance(quotient->inputs[0]), below = distance(root_of(variance->inputs[0]));
-    if (!above || !below || above->x != below->x || above->axes != below->axes || mean_axes(*variance) != below->axes)
+    const auto above = distance(quotient->inputs[0]), below = distance(squared(edit_, variance->inputs[0]));
+    if (!above || !below || above->x != below->x || above->axes != below->axes ||
+        kept_axes(graph_, *variance) != below->axes)
       return std::nullopt;
     const Value& x = graph_.value(above->x);
     if (x.dtype != DType::f32 || x.shape.elems() == 0 || !(shape_of(id) == x.shape)) return std::nullopt;

@@ -52,25 +52,17 @@ class ResponseNorms {
 
   /// The axes of x over which `id` is the root of the sum of squares, keeping them; nothing if it is not.
   std::optional<Integers> norm_axes(ValueId id, ValueId x) const {
-    const auto axes_of = [&](const Node& node) { return keeps_axes(node) ? reduced_axes(graph_, node) : std::nullopt; };
     if (const Node* const norm = edit_.made_by(id, "ReduceL2"); norm != nullptr)
-      return norm->inputs[0] == x ? axes_of(*norm) : std::nullopt;
+      return norm->inputs[0] == x ? kept_axes(graph_, *norm) : std::nullopt;
     const Node* const root = edit_.made_by(id, "Sqrt");
     if (root == nullptr || !edit_.merges(root->inputs[0])) return std::nullopt;
     if (const Node* const squares = edit_.made_by(root->inputs[0], "ReduceSumSquare"); squares != nullptr)
-      return squares->inputs[0] == x ? axes_of(*squares) : std::nullopt;
+      return squares->inputs[0] == x ? kept_axes(graph_, *squares) : std::nullopt;
     const Node* const sum = edit_.made_by(root->inputs[0], "ReduceSum");
-    return sum != nullptr && edit_.merges(sum->inputs[0]) && is_square(sum->inputs[0], x) ? axes_of(*sum)
-                                                                                          : std::nullopt;
+    return sum != nullptr && edit_.merges(sum->inputs[0]) && squared(edit_, sum->inputs[0]) == x
+               ? kept_axes(graph_, *sum)
+               : std::nullopt;
   }
-  /// `id` = x * x or x^2.
-  bool is_square(ValueId id, ValueId x) const {
-    if (const Node* const power = edit_.made_by(id, "Pow"); power != nullptr)
-      return power->inputs[0] == x && scalar_constant(graph_, power->inputs[1]) == 2.0F;
-    const Node* const product = edit_.made_by(id, "Mul");
-    return product != nullptr && product->inputs[0] == x && product->inputs[1] == x;
-  }
-
   /// The channels' axis where these axes are all but theirs and the images': 1 or the last. Nothing for other axes.
   static std::optional<int> channel_axis(const Integers& axes, int rank) {
     for (const int channels : {1, rank - 1}) {
@@ -149,11 +141,10 @@ class ResponseNorms {
   void replace(NodeId id, const Found& found) {
     const std::string name = graph_.node(id).name;
     const std::vector<ValueId> old = graph_.node(id).inputs;
-    const Shape& x = shape_of(found.x);
-    const Tensor zeros =
-        Tensor::of<float>(Shape{x[found.axis]}, std::vector<float>(static_cast<std::size_t>(x[found.axis]), 0.0F));
+    const Shape channels{shape_of(found.x)[found.axis]};
+    const std::vector<float> zeros(static_cast<std::size_t>(channels[0]), 0.0F);
     const Tensor scale = *parameter(found.scale, found);
-    const Tensor bias = found.bias == no_id ? zeros : *parameter(found.bias, found);
+    const Tensor bias = found.bias == no_id ? Tensor::of<float>(channels, zeros) : *parameter(found.bias, found);
     const AttributeList attributes{{"channels_last", std::int64_t{found.axis != 1}},
                                    {"epsilon", static_cast<double>(found.epsilon)}};
     edit_.replace(id, make_normalised_op("GlobalResponseNorm", attributes, 3),
