@@ -2,25 +2,25 @@
 """lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one precision, the same weights, in one run.
 
 PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, and under
-torch.compile (channels_last, reduce-overhead; --no-compile leaves it out); the fastest counts. Our time is `lenslet
-bench --device cuda`: the network on the device, without the copies of input and output, as PyTorch's is. Rounds
-alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs
-(below 1: we are faster), and how far our outputs and PyTorch's are from PyTorch's in double.
+torch.compile (channels_last, reduce-overhead); the fastest counts. Our time is `lenslet bench --device cuda`: the network
+on the device, without the copies of input and output, as PyTorch's is. Rounds alternate (ours, theirs, ours, theirs
+...); the table shows medians, the spread of the rounds, the ratio ours / theirs (below 1: we are faster), and how far
+our outputs and PyTorch's are from PyTorch's in double.
 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
-                          [--processes 16] [--no-compile] [--csv FILE] [--json FILE]
-Networks are torchvision's, timm/NAME, or a list of networks.py (CLASSIFICATION, TIMM). First --processes of them at a
-time are exported and compiled, which fills torch.compile's cache; then they are measured one by one. One that PyTorch
-or lenslet refuses is named and left out.
+                          [--processes 32] [--patience 600] [--no-compile] [--no-nchw] [--csv FILE] [--json FILE]
+Networks are torchvision's, timm/NAME, or a list of networks.py (CLASSIFICATION, TIMM). Each network and batch has a
+process of its own: --processes of them at a time export and compile side by side, then one after the other is measured,
+with the GPU and the cores to itself. One that PyTorch or lenslet refuses is named and left out.
 In fp16 and bf16 PyTorch's network and input are of that type; ours reads its input in float32, as the file declares.
 Needs PyTorch with CUDA, torchvision, onnx and numpy, and timm for its networks.
 """
-import concurrent.futures
 import copy
 import multiprocessing
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy
@@ -46,17 +46,44 @@ def calibrate(network, size):
     return network.eval()
 
 
+def without_search():
+    """Without cuDNN: it would keep what it finds quickest for a shape while others use the GPU."""
+    return torch.backends.cudnn.flags(enabled=False)
+
+
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def compiled(network, batch, size):
-    """The network under torch.compile, or None if that fails."""
+class Turn:
+    """Called once everything is compiled: says so to the parent process, and returns when the GPU is this process's."""
+
+    def __init__(self, parent):
+        self.parent, self.taken = parent, False
+
+    def __call__(self):
+        if not self.taken:
+            self.parent.send(None)
+            self.parent.recv()
+            self.taken = True
+
+
+def compiled(network, batch, size, turn):
+    """The network under torch.compile, or None if that fails. Waits for the turn between compiling and the first run."""
+    import torch._inductor.compile_fx as inductor
+
+    compile_fx = inductor.compile_fx
+
+    def compile_and_wait(*arguments, **named):
+        made = compile_fx(*arguments, **named)
+        turn()
+        return made
+
+    inductor.compile_fx = compile_and_wait
     network = copy.deepcopy(network).to(memory_format=torch.channels_last)
     image = torch.randn(batch, 3, *size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=torch.channels_last)
-    with torch.inference_mode():
+    with torch.inference_mode(), without_search():
         network(image)  # what a network keeps between calls (attention biases) must not lie in a graph
-    torch._dynamo.reset()
     made = torch.compile(network, mode="reduce-overhead")
 
     def run():
@@ -67,7 +94,7 @@ def compiled(network, batch, size):
         for _ in range(4):
             run()
     except Exception as error:  # the compiler's errors have no common base class
-        print(f"torch.compile: {str(error).splitlines()[0][:100]}", file=sys.stderr)
+        print(f"torch.compile: {timing.first_line(error)}", file=sys.stderr)
         return None
     return run
 
@@ -82,7 +109,8 @@ def captured(network, batch, size, memory_format):
 
 
 def our_ms(lenslet, model, batch, precision):
-    found = timing.lenslet(lenslet, "bench", model, "--device", "cuda", "--batch", batch, "--precision", precision)
+    found = timing.lenslet(lenslet, "bench", model, "--device", "cuda", "--batch", batch, "--precision", precision,
+                           "--seconds", 0.3)  # fmt: skip
     return found["results"][0]["device_ms"]["median"]
 
 
@@ -107,85 +135,103 @@ def set_arithmetic(precision):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
 
-def file_of(folder, name, ending):
-    return folder / f"{Path(name).name}.{ending}"
-
-
-def prepare(name, arguments, folder):
-    """In a process of its own: writes the weights, the ONNX file, an image and its exact result, and compiles."""
-    set_arithmetic(arguments.precision)
+def exported(name, size, folder):
+    """The network with calibrated weights, its ONNX file, an image, and the exact result."""
     torch.manual_seed(1)
-    size = networks.size_of(name)
-    network = calibrate(networks.torchvision_network(name).cuda(), size).cpu()
-    torch.onnx.export(network, (torch.randn(1, 3, *size),), str(file_of(folder, name, "onnx")), dynamo=False, opset_version=17,
-                      input_names=["input"], output_names=["output"], dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})  # fmt: skip
-    image = torch.randn(1, 3, *size)
-    with torch.inference_mode():
-        exact = network.double().cuda()(image.double().cuda()).cpu().numpy()
-    torch.save((network.float().cpu().state_dict(), image, exact), file_of(folder, name, "pt"))
-    network.to(TYPES[arguments.precision]).cuda()
-    for batch in arguments.batches if arguments.compile else ():
-        compiled(network, batch, size)
+    model = folder / "model.onnx"
+    with without_search():
+        network = calibrate(networks.torchvision_network(name).cuda(), size).cpu()
+        torch.onnx.export(network, (torch.randn(1, 3, *size),), str(model), dynamo=False, opset_version=17,
+                          input_names=["input"], output_names=["output"], dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})  # fmt: skip
+        image = torch.randn(1, 3, *size)
+        with torch.inference_mode():
+            exact = copy.deepcopy(network).double().cuda()(image.double().cuda()).cpu().numpy()
+    return network, model, image, exact
 
 
-def prepared(arguments, folder):
-    """The networks that could be prepared, in order."""
-    with concurrent.futures.ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
-        waits = {name: pool.submit(prepare, name, arguments, folder) for name in arguments.networks}
-    failed = {name: wait.exception() for name, wait in waits.items() if wait.exception() is not None}
-    for name, why in failed.items():
-        print(f"{name} is left out: {timing.first_line(why)}", file=sys.stderr)
-    return [name for name in waits if name not in failed]
-
-
-def in_turns(arguments, network, model, batch, size):
-    graphs = [captured(network, batch, size, memory_format)
-              for memory_format in (torch.contiguous_format, torch.channels_last)]  # fmt: skip
-    runs = [graph.replay for graph, _ in graphs]
-    if arguments.compile and (made := compiled(network, batch, size)) is not None:
-        runs.append(made)
-    return timing.in_turns({"ours": lambda: our_ms(arguments.lenslet, model, batch, arguments.precision),
-                             "theirs": lambda: min(map(timing.timed_on_cuda, runs))}, arguments.rounds).values()  # fmt: skip
-
-
-def measure(arguments, name, folder, results):
-    size, precision, model = networks.size_of(name), arguments.precision, file_of(folder, name, "onnx")
-    state, image, exact = torch.load(file_of(folder, name, "pt"), weights_only=False)
-    network = networks.torchvision_network(name).eval()
-    network.load_state_dict(state)
+def measured(arguments, name, batch, folder, turn):
+    """A row of the table."""
+    size, precision = networks.size_of(name), arguments.precision
+    network, model, image, exact = exported(name, size, folder)
     network.to(TYPES[precision]).cuda()
-    errors = our_error(arguments.lenslet, model, image, exact, folder, precision), their_error(network, image, exact)
-    for batch in arguments.batches:
-        ours, theirs = in_turns(arguments, network, model, batch, size)
-        results.add(network=name, precision=precision, batch=batch, lenslet_ms=ours, pytorch_ms=theirs,
-                    ratio=timing.ratio(ours, theirs), max_error_over_rms=f"{errors[0]:.2e}",
-                    pytorch_error_over_rms=f"{errors[1]:.2e}")  # fmt: skip
-        torch.cuda.empty_cache()
+    made = compiled(network, batch, size, turn) if arguments.compile else None
+    turn()
+    graphs = [captured(network, batch, size, memory_format) for memory_format in arguments.formats]
+    runs = [graph.replay for graph, _ in graphs] + [run for run in [made] if run is not None]
+    samples = timing.in_turns({"ours": lambda: our_ms(arguments.lenslet, model, batch, precision),
+                                "theirs": lambda: min(map(timing.timed_on_cuda, runs))}, arguments.rounds)  # fmt: skip
+    return dict(network=name, precision=precision, batch=batch, lenslet_ms=samples["ours"], pytorch_ms=samples["theirs"],
+                ratio=timing.ratio(*samples.values()),
+                max_error_over_rms=f"{our_error(arguments.lenslet, model, image, exact, folder, precision):.2e}",
+                pytorch_error_over_rms=f"{their_error(network, image, exact):.2e}")  # fmt: skip
+
+
+def job(arguments, name, batch, parent):
+    """In a process of its own: sends None when it is compiled, and when it had its turn a row, or why there is none."""
+    set_arithmetic(arguments.precision)
+    torch.set_num_threads(1)  # the other processes have the other cores
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            parent.send(measured(arguments, name, batch, Path(folder), Turn(parent)))
+        except Exception as why:  # PyTorch's errors have no common base class
+            parent.send(timing.first_line(why))
+
+
+def in_processes(arguments, jobs):
+    """Yields each job's row, or why there is none. All are compiled before the first is measured."""
+    context, started = multiprocessing.get_context("spawn"), []
+    for name, batch in jobs:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=job, args=(arguments, name, batch, theirs))
+        process.start()
+        theirs.close()
+        started.append((process, ours))
+
+    deadline = time.monotonic() + arguments.patience
+
+    def received(process, pipe, seconds=None):
+        try:
+            if pipe.poll(seconds):
+                return pipe.recv()
+        except EOFError:
+            return "its process died"
+        process.kill()
+        return f"it was not compiled in {arguments.patience:.0f} s"
+
+    failed = [received(*each, max(0, deadline - time.monotonic())) for each in started]
+    for (process, pipe), why in zip(started, failed):
+        if why is None:
+            pipe.send("your turn")
+        yield received(process, pipe) if why is None else why
+        process.join()
 
 
 def main():
     parser = timing.options(__doc__, rounds=3)
     parser.add_argument("--networks", type=networks.listed, default=networks.ON_GPU)
-    parser.add_argument("--processes", type=int, default=min(16, os.cpu_count()), help="that prepare (%(default)s)")
+    parser.add_argument("--processes", type=int, default=min(32, 2 * os.cpu_count()), help="side by side (%(default)s)")
+    parser.add_argument("--patience", type=float, default=600, help="seconds for compiling all of them (%(default)s)")
     parser.add_argument("--batches", "--batch", type=timing.numbers, default="1")
     parser.add_argument("--precision", choices=TYPES, default="fp32")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--no-nchw", dest="formats", action="store_const", const=[torch.channels_last],
+                        default=[torch.contiguous_format, torch.channels_last], help="PyTorch in channels_last only")  # fmt: skip
     arguments = parser.parse_args()
-    set_arithmetic(arguments.precision)
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, os.cpu_count() // arguments.processes)))
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    formats = "the quicker of NCHW and channels_last" if len(arguments.formats) == 2 else "channels_last"
     results = timing.Results(
         arguments, f"Networks on CUDA, random weights, beside PyTorch {torch.__version__} with cuDNN {torch.backends.cudnn.version()}, "
-        f"the quickest of NCHW and channels_last in a CUDA graph{' and torch.compile' * arguments.compile}.", f"Device: {torch.cuda.get_device_name()}.",
+        f"{formats} in a CUDA graph{' or under torch.compile' * arguments.compile}.", f"Device: {torch.cuda.get_device_name()}.",
         "Milliseconds: median of the rounds, least, greatest. ratio: lenslet / PyTorch.")  # fmt: skip
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        for name in prepared(arguments, folder):  # all first: nothing else runs while one is timed
-            try:
-                measure(arguments, name, folder, results)
-            except timing.Refused as why:
-                print(f"{name} is left out: {why}", file=sys.stderr)
-            torch.cuda.empty_cache()
-    return int(len(results.rows) < len(arguments.networks) * len(arguments.batches))
+    jobs = [(name, batch) for name in arguments.networks for batch in arguments.batches]
+    for first in range(0, len(jobs), arguments.processes):
+        some = jobs[first : first + arguments.processes]
+        for (name, batch), row in zip(some, in_processes(arguments, some)):
+            if isinstance(row, dict):
+                results.add(**row)
+            else:
+                print(f"{name} at {batch} is left out: {row}", file=sys.stderr)
+    return int(len(results.rows) < len(jobs))
 
 
 if __name__ == "__main__":
