@@ -176,14 +176,4 @@ std::optional<float> scalar_constant(const Graph& graph, ValueId id) {
   return value.constant.values<float>()[0];
 }
 
-bool keeps_order(std::span<const std::int64_t> perm, const Shape& x) {
-  std::int64_t last = -1;
-  for (const std::int64_t axis : perm) {
-    if (x[static_cast<int>(axis)] == 1) continue;
-    if (axis < last) return false;
-    last = axis;
-  }
-  return true;
-}
-
 }  // namespace lenslet

@@ -81,7 +81,4 @@ void remove_erased(Graph& graph);
 /// The value of a constant f32 with a single element.
 std::optional<float> scalar_constant(const Graph& graph, ValueId id);
 
-/// Whether a Transpose by `perm` moves no element of a tensor of shape `x` (dimensions larger than 1 keep their order).
-bool keeps_order(std::span<const std::int64_t> perm, const Shape& x);
-
 }  // namespace lenslet

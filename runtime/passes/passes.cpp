@@ -31,6 +31,7 @@ std::vector<Pass> list() {
   if constexpr (built("conv")) {
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
     add("patch_embedding", patch_embedding, optional, "CUDA: a Conv of patches as a 1x1 Conv of patches as channels");
+    add("conv1d_to_conv2d", conv1d_to_conv2d, optional, "convolutions of [N,C,L] as convolutions of images [N,C,1,L]");
   }
   add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");

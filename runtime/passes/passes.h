@@ -44,6 +44,7 @@ void fuse_attention(Graph& graph, const PassContext& context);
 void fuse_windows(Graph& graph, const PassContext& context);
 void matmul_to_conv(Graph& graph, const PassContext& context);
 void patch_embedding(Graph& graph, const PassContext& context);
+void conv1d_to_conv2d(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
 void unflatten_transposes(Graph& graph, const PassContext& context);

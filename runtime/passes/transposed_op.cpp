@@ -58,6 +58,16 @@ ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
 
 }  // namespace
 
+bool keeps_order(std::span<const std::int64_t> perm, const Shape& x) {
+  std::int64_t last = -1;
+  for (const std::int64_t axis : perm) {
+    if (x[static_cast<int>(axis)] == 1) continue;
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
 std::shared_ptr<const Op> make_transpose_op(const std::vector<std::int64_t>& perm) {
   return make_normalised_op("Transpose", {{"perm", perm}}, 1);
 }

@@ -2,6 +2,7 @@
 // An op on [N,H,W,C] as the same op on [N,C,H,W].
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/passes/edit.h"
@@ -12,6 +13,8 @@ namespace lenslet {
 inline const std::vector<std::int64_t> to_channels_first{0, 3, 1, 2}, to_channels_last{0, 2, 3, 1};
 
 std::shared_ptr<const Op> make_transpose_op(const std::vector<std::int64_t>& perm);
+/// Whether a Transpose by `perm` moves no element of a tensor of shape `x` (dimensions larger than 1 keep their order).
+bool keeps_order(std::span<const std::int64_t> perm, const Shape& x);
 
 /// A Reshape to the shape in input 1, where 0 is a size.
 std::shared_ptr<const Op> make_reshape_op();
