@@ -21,8 +21,9 @@ bool fold_affine_before(GraphEdit& edit, NodeId node) {
   const Epilogue& epilogue = *conv.op->epilogue();
   const auto zeros = conv.op->imagined_zeros(graph.input_infos(conv));
   const std::optional<AffineOf> of = affine_of(graph, *edit.producer_node(y));
+  const auto not_zero = [](auto value) { return value != 0; };
   if (!of || !epilogue.scale.empty() || epilogue.bias_factor != 1 || epilogue.requantize || !zeros ||
-      std::ranges::any_of(*zeros, [](std::int64_t pad) { return pad != 0; }))
+      (std::ranges::any_of(*zeros, not_zero) && std::ranges::any_of(of->affine.offset, not_zero)))
     return false;
   const Shape shape = graph.value(filter).shape;  // copied: values are added
   const auto k = static_cast<std::size_t>(shape[0]), c = static_cast<std::size_t>(shape[1]);

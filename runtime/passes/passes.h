@@ -61,6 +61,7 @@ void fold_scale(Graph& graph, const PassContext& context);
 void merge_branches(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
+void fold_input_scale(Graph& graph, const PassContext& context);
 void fuse_pool_difference(Graph& graph, const PassContext& context);
 void fuse_elementwise(Graph& graph, const PassContext& context);
 void join_slices(Graph& graph, const PassContext& context);

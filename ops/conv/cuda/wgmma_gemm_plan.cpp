@@ -96,7 +96,8 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
 }  // namespace
 
 double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTileShape& tile, double waves) {
-  if (p.r * p.s == 1) return 1;
+  if (p.r * p.s == 1)
+    return tile.m == 128 && tile.n == 96 && p.x_storage != DType::f32 ? window_costs.pointwise_128x96 : 1;
   if (p.groups > 1) {
     const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.x_storage == DType::f32;
     return strided ? 1 : f32 || together * p.group_c() <= wgmma_step ? window_costs.thin_sets : window_costs.sets;
