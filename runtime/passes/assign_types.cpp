@@ -294,7 +294,7 @@ class TypeAssigner {
     ValueId product_of = no_id;                    ///< replacement of input 0
     std::vector<DType> inputs;                     ///< required types
     std::vector<std::optional<Tensor>> constants;  ///< rounded constants, where needed
-    std::vector<TensorType> outputs;
+    std::vector<TensorType> outputs = {};
   };
 
   /// Products keep weights and bias in float32. Others keep constants where they can, as BatchNormalization's
@@ -303,8 +303,7 @@ class TypeAssigner {
     const Epilogue* const product = is_product(node) ? node.op->epilogue() : nullptr;
     std::vector<InputInfo> inputs = graph_.input_infos(node);
     Halved halved{.inputs = std::vector<DType>(inputs.size()),
-                  .constants = std::vector<std::optional<Tensor>>(inputs.size()),
-                  .outputs = graph_.output_types(node)};
+                  .constants = std::vector<std::optional<Tensor>>(inputs.size())};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       DType& dtype = inputs[i].type.dtype;
       if (inputs[i].present && (dtype == DType::f32 || dtype == half_)) {
@@ -323,6 +322,7 @@ class TypeAssigner {
       halved.inputs[i] = dtype;
     }
     if (product != nullptr) {
+      halved.outputs = graph_.output_types(node);
       for (TensorType& output : halved.outputs)
         if (output.dtype == DType::f32) output.dtype = half_;
       // Preferably without a Cast, if the kernel rounds its inputs itself.

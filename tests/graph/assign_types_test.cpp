@@ -1,11 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/onnx_types.h"
+#include "tests/ops/node_text.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -342,4 +346,113 @@ TEST_CASE("assign_types/a_residual_and_a_concat") {
   CHECK(casts(graph) == 2);
   for (const Node& node : graph.nodes)
     if (node.type() != "Cast") CHECK(type_of(graph, node.outputs[0]) == DType::f16);
+}
+
+namespace {
+
+/// How a node of tests/ops/data/facts.txt stands in a network.
+struct Around {
+  std::optional<std::size_t> half = {};    ///< the only 16-bit input; none: each float32 input
+  bool others_constant = false;            ///< the other float32 inputs, which are computed otherwise
+  std::optional<std::size_t> output = {};  ///< the only one that is read; none: each
+};
+
+/// The node between values that are stored in the 16-bit type `half`.
+Graph between_halves(const TextNode& text, const Around& around, DType half) {
+  GraphBuilder b;
+  const auto in_halves = [&](ValueId id) {
+    const ValueId rounded = b.node("Cast", {id}, {{"to", dtype_to_onnx(half)}});
+    return b.node("Relu", {b.node("Cast", {rounded}, {{"to", dtype_to_onnx(DType::f32)}})});
+  };
+  std::vector<ValueId> inputs;
+  for (std::size_t i = 0; i < text.inputs.size(); ++i) {
+    const TensorType& type = text.inputs[i].type;
+    if (!text.inputs[i].present) {
+      inputs.push_back(no_id);
+    } else if (!text.constants[i].empty()) {
+      inputs.push_back(b.constant(text.constants[i]));
+    } else if (around.others_constant && type.dtype == DType::f32 && i != around.half) {
+      inputs.push_back(b.weights(type.shape, 1, 0.1));
+    } else {
+      std::vector<std::int64_t> dims;
+      for (int axis = 0; axis < type.shape.rank(); ++axis) dims.push_back(type.shape[axis]);
+      inputs.push_back(b.input("x" + std::to_string(i), dims, type.dtype));
+      if (type.dtype != DType::f32) continue;
+      inputs.back() = around.half.value_or(i) == i ? in_halves(inputs.back()) : b.node("Sin", {inputs.back()});
+    }
+  }
+  const std::shared_ptr<const Op> op = op_of(text);
+  const std::vector<TensorType> types = infer_types(*op, text.inputs);
+  const ValueId first = b.node_of(op, inputs, text.outputs);
+  std::vector<bool> read(text.outputs);
+  for (std::size_t i = 0; i < text.outputs; ++i) {
+    read[i] = around.output.value_or(i) == i;
+    const ValueId id = first + static_cast<ValueId>(i);
+    if (read[i]) b.output(types[i].dtype == DType::f32 ? in_halves(id) : id);
+  }
+  Graph graph = b.build();
+  for (Node& node : graph.nodes)
+    if (node.op == op)
+      for (std::size_t i = 0; i < text.outputs; ++i)
+        if (!read[i]) node.outputs[i] = no_id;
+  return graph;
+}
+
+/// The error of planning; empty: there is none.
+std::string planning_error(const Graph& graph, DeviceKind kind, std::string_view precision) {
+  DeviceProfile device = kind == DeviceKind::cuda ? reference_gpu() : cpu_profile(1);
+  device.cublas_reason.clear();
+  try {
+    after_all(graph, {.target = {device, parse_numerics(precision)}});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+// Each operator, with each float input alone in 16 bits beside constants or computed float32, all in 16 bits, and each
+// output the only one that is read. PreactivatedConv and SeparableConv are made later, of 16 bits.
+TEST_CASE("assign_types/each_operator_that_runs_in_float32_runs_between_16_bits") {
+  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
+  std::set<std::string> operators;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(' ')) continue;
+    const TextNode text = parse_node(line);
+    std::vector<Around> all{{}};
+    for (std::size_t i = 0; i < text.inputs.size(); ++i)
+      if (text.inputs[i].type.dtype == DType::f32 && text.constants[i].empty())
+        for (const bool constant : {false, true}) all.push_back({.half = i, .others_constant = constant});
+    const std::size_t inputs = all.size();
+    for (std::size_t output = 0; text.outputs > 1 && output < text.outputs; ++output)
+      for (std::size_t i = 0; i < inputs; ++i) {
+        all.push_back(all[i]);
+        all.back().output = output;
+      }
+    for (const Around& around : all)
+      for (const char* const precision : {"fp16", "bf16"}) {
+        std::optional<Graph> graph;
+        try {
+          graph = between_halves(text, around, parse_numerics(precision).storage);
+        } catch (const Error&) {
+          continue;  // the operator wants constants, or an input of the network cannot be of this type
+        }
+        for (const auto kind : {DeviceKind::cuda, DeviceKind::cpu}) {
+          const bool on_cuda = kind == DeviceKind::cuda;
+          if (!planning_error(*graph, kind, "fp32").empty()) continue;
+          if (on_cuda) operators.insert(text.op);
+          if (!on_cuda && precision == std::string_view("fp16")) continue;
+          CAPTURE(line);
+          CAPTURE(around.half.value_or(99));
+          CAPTURE(around.others_constant);
+          CAPTURE(around.output.value_or(99));
+          CHECK(planning_error(*graph, kind, precision) == "");
+        }
+      }
+  }
+  for (const char* const later : {"Constant", "PreactivatedConv", "SeparableConv"}) operators.insert(later);
+  for (const OpRow& row : op_table())
+    if (!kernels_of(row.name, DeviceKind::cuda).empty())
+      CHECK_MESSAGE(operators.contains(std::string(row.name)), std::string(row.name));
 }
