@@ -351,7 +351,7 @@ class TransposedPhases final : public Kernel {
   std::string_view name() const override { return format_ == formats::nhwc ? "phases" : "phases_nchw"; }
   DeviceKind device() const override { return device_; }
   DTypeSet types() const override {
-    return device_ == DeviceKind::cpu ? dtypes<Types<float, BFloat16>> : dtypes<Types<float>>;
+    return device_ == DeviceKind::cpu ? dtypes<Types<float, BFloat16>> : dtypes<Types<float, Float16, BFloat16>>;
   }
 
   Offer offer(const Problem& node, const Target& target) const override {

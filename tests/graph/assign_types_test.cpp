@@ -348,6 +348,27 @@ TEST_CASE("assign_types/a_residual_and_a_concat") {
     if (node.type() != "Cast") CHECK(type_of(graph, node.outputs[0]) == DType::f16);
 }
 
+// Upsampling between convolutions of images (LowFormer), dense and depthwise: no Cast and no change of format around
+// it.
+TEST_CASE("assign_types/transposed_convolutions") {
+  for (const std::int64_t groups : {1, 64})
+    for (const char* const precision : {"fp16", "bf16"}) {
+      GraphBuilder b;
+      const ValueId x = b.conv(b.input("x", {-1, 3, 28, 28}), 3, 64, 3, 1, 2);
+      const ValueId up = b.node("ConvTranspose", {x, b.weights({64, 64 / groups, 4, 4}), b.weights({64})},
+                                {{"strides", std::vector<std::int64_t>{2, 2}},
+                                 {"pads", std::vector<std::int64_t>{1, 1, 1, 1}},
+                                 {"group", groups}});
+      b.output(b.node("GlobalAveragePool", {b.conv(up, 64, 64, 1)}));
+      const Graph graph =
+          after_all(b.build(64), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
+      INFO(graph.dump());
+      CHECK(type_of(graph, only_node(graph, "ConvTranspose").outputs[0]) == parse_numerics(precision).storage);
+      CHECK(casts(graph) == 1);  // of the network's output
+      CHECK(count(graph, "LayoutConvert") == 0);
+    }
+}
+
 namespace {
 
 /// How a node of tests/ops/data/facts.txt stands in a network.

@@ -39,6 +39,55 @@ OpCase transposed(Shape x, Shape w, AttributeList attributes, bool bias = true) 
   return c;
 }
 
+/// The case as passes make it for 16 bits, with an epilogue: x and y of `half`; filters, and bias, stay float32.
+struct HalfCase {
+  HalfCase(const OpCase& c, DType half) : inputs(c.inputs) {
+    inputs[0] = random_of(half, inputs[0].shape(), 4, -1, 1);
+    y = {half, infer_op(c)[0].shape};
+    const std::shared_ptr<const Op> plain = make_op(c);
+    Epilogue epilogue = *plain->epilogue();
+    epilogue.scale.assign(static_cast<std::size_t>(y.shape[1]), -0.75F);
+    epilogue.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
+    op = make_normalised_op("ConvTranspose", plain->with_epilogue(epilogue)->attributes(), 3);
+  }
+  Problem problem(const std::vector<int>& constant) const { return {op, infos_of(inputs, constant), {y}}; }
+
+  std::vector<Tensor> inputs;
+  TensorType y;
+  std::shared_ptr<const Op> op;
+};
+
+/// Compares all that the device's kernels offer in 16 bits with the oracle. `taken`: whether they offer anything, and
+/// CUDA's do for known filters, which is checked without a device, too.
+void check_halves(const OpCase& c, bool taken = true) {
+  const OpRunner& runner = op_runner();
+  const bool on_cpu = runner.device() == DeviceKind::cpu;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    const HalfCase halves(c, half);
+    const Numerics numerics = parse_numerics(half == DType::f16 ? "fp16" : "bf16");
+    const Problem known = halves.problem(c.maybe_constant);
+    const Kernel& phases = *find_kernel("ConvTranspose", DeviceKind::cuda, "phases");
+    const Offer offer = phases.offer(known, {.device = reference_gpu(), .numerics = numerics});
+    CHECK_MESSAGE(offer.candidates.empty() != taken, known.op().describe(known.inputs()), ": ", offer.refusal);
+    if (on_cpu && half == DType::f16) continue;
+    const ConvData judged = judged_by_oracle("ConvTranspose", halves.op->attributes(), halves.inputs);
+    for (const std::vector<int>& constant : {std::vector<int>{1}, c.maybe_constant}) {
+      const Problem problem = halves.problem(constant);
+      int calls = 0;
+      for (const Kernel* kernel : kernels_of("ConvTranspose", runner.device()))
+        for_each_call(
+            runner, problem, *kernel, 2,
+            [&](const Call& call) {
+              ++calls;
+              compare(run_between_guards(runner, call, halves.inputs, call.str())[0], judged, call.candidate.tolerance,
+                      call.str());
+            },
+            numerics);
+      CHECK((calls > 0) == taken);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("conv_transpose/strides_and_windows") {
@@ -122,37 +171,42 @@ TEST_CASE("conv_transpose/random") {
   }
 }
 
-// In bfloat16, as passes make it: filters and bias stay float32. Where no filter reaches, the float32 kernel is needed.
-TEST_CASE("conv_transpose/bfloat16_with_float32_filters") {
-  if (op_runner().device() != DeviceKind::cpu) return;
-  const OpRunner& runner = op_runner();
-  const auto check = [&](const OpCase& c, bool taken) {
-    std::vector<Tensor> inputs = c.inputs;
-    inputs[0] = random_of(DType::bf16, inputs[0].shape(), 4, -1, 1);
-    const std::shared_ptr<const Op> plain = make_op(c);
-    Epilogue epilogue = *plain->epilogue();
-    epilogue.scale.assign(static_cast<std::size_t>(infer_op(c)[0].shape[1]), -0.75F);
-    epilogue.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
-    const auto op = make_normalised_op("ConvTranspose", plain->with_epilogue(epilogue)->attributes(), 3);
-    const ConvData judged = judged_by_oracle("ConvTranspose", op->attributes(), inputs);
-    for (const std::vector<int>& constant : {std::vector<int>{1}, c.maybe_constant}) {
-      const Problem problem(op, infos_of(inputs, constant), {{DType::bf16, infer_op(c)[0].shape}});
-      int calls = 0;
-      for (const Kernel* kernel : kernels_of("ConvTranspose", runner.device()))
-        for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
-          ++calls;
-          compare(run_between_guards(runner, call, inputs, call.str())[0], judged, call.candidate.tolerance,
-                  call.str());
-        });
-      CHECK((calls > 0) == taken);
-    }
+// Where no filter reaches, the float32 kernel is needed.
+TEST_CASE("conv_transpose/16_bits_with_float32_filters") {
+  check_halves(transposed({2, 48, 5, 3}, {48, 24, 2, 2}, {{"strides", Ints{2, 2}}}));
+  check_halves(transposed({3, 64, 7, 7}, {64, 128, 4, 4}, {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}));
+  check_halves(transposed({1, 5, 4, 7}, {5, 3, 2, 2}, {{"strides", Ints{2, 2}}}, false));
+  check_halves(transposed({1, 6, 4, 3}, {6, 4, 4, 3},
+                          {{"group", std::int64_t{2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}}));
+  check_halves(transposed({1, 3, 4, 5}, {3, 2, 2, 2}, {{"strides", Ints{3, 2}}}), false);
+}
+
+TEST_CASE("conv_transpose/random_of_16_bits") {
+  const unsigned seed = random_seed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto draw = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
   };
-  check(transposed({2, 48, 5, 3}, {48, 24, 2, 2}, {{"strides", Ints{2, 2}}}), true);
-  check(transposed({1, 5, 4, 7}, {5, 3, 2, 2}, {{"strides", Ints{2, 2}}}, false), true);
-  check(transposed({1, 6, 4, 3}, {6, 4, 4, 3},
-                   {{"group", std::int64_t{2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}}),
-        true);
-  check(transposed({1, 3, 4, 5}, {3, 2, 2, 2}, {{"strides", Ints{3, 2}}}), false);
+  for (int round = 0; round < 30; ++round) {
+    const bool depthwise = draw(0, 1) == 1;
+    const std::int64_t channels = draw(1, 48), filters = depthwise ? 1 : draw(1, 48);
+    const Ints strides{draw(1, 3), draw(1, 3)};
+    // At least as many taps as the stride, and no common factor with the dilation: each output has some.
+    const auto dilation = [&](std::int64_t stride) { return stride == 2 ? 1 : draw(1, 2); };
+    const Ints dilations{dilation(strides[0]), dilation(strides[1])};
+    const Shape x{draw(0, 1) * 2 + 1, channels, draw(2, 9), draw(2, 9)},
+        w{channels, filters, draw(strides[0], 5), draw(strides[1], 5)};
+    Ints pads(4);
+    for (std::size_t side = 0; side < 4; ++side) pads[side] = w[side % 2 == 0 ? 2 : 3] == 1 ? 0 : draw(0, 1);
+    check_halves(transposed(x, w,
+                            {{"strides", strides},
+                             {"dilations", dilations},
+                             {"pads", pads},
+                             {"group", depthwise ? channels : std::int64_t{1}},
+                             {"output_padding", Ints{draw(0, strides[0] - 1), draw(0, strides[1] - 1)}}},
+                            draw(0, 1) == 1));
+  }
 }
 
 TEST_CASE("conv_transpose/epilogue") {

@@ -114,7 +114,7 @@ constexpr CudaRefusal cuda_refusals[] = {
     {"Pad", "the constant value is computed by the run"},
     // also matches "bfloat16", which ends in "float16"
     {"Conv", "its filter is "},
-    {"ConvTranspose", "transposed convolution of bfloat16; only float32"},
+    {"ConvTranspose", "its filter or bias is "},
     {"SparseConv", "its filter is "},
     {"DequantizeLinear", "input scale is "},
     {"FusedMatMul", "float16 with a known B of "},
