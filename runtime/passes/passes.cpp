@@ -20,7 +20,7 @@ std::vector<Pass> list() {
   add("fold_constants", fold_constants, optional, "compute nodes whose inputs are all known");
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
   if constexpr (built("normalization"))
-    add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
+    add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization or RMSNormalization spelled out in nodes");
   if constexpr (built("normalization"))
     add("fuse_group_norm", fuse_group_norm, optional, "a GroupNormalization spelled out by InstanceNormalization");
   if constexpr (built("gemm")) {

@@ -184,15 +184,17 @@ TEST_CASE("assign_types/normalizations") {
   GraphBuilder b;
   const ValueId x = b.conv(b.input("x", {1, 16, 8, 8}), 16, 16, 3, 1);
   const ValueId norm = b.node("LayerNormalization", {x, b.weights({8}), b.weights({8})});
+  const ValueId rms = b.node("RMSNormalization", {b.conv(norm, 16, 16, 3, 1), b.weights({8})}, {}, 23);
   const ValueId scale = b.node("Reshape", {b.node("GlobalAveragePool", {norm}), b.int64s({16})});
-  const ValueId instance = b.node("InstanceNormalization", {b.conv(norm, 16, 16, 3, 1), scale, scale});
+  const ValueId instance = b.node("InstanceNormalization", {b.conv(rms, 16, 16, 3, 1), scale, scale});
   const ValueId soft = b.node("Softmax", {instance}, {{"axis", std::int64_t{1}}});
   b.output(b.conv(soft, 16, 16, 3, 1));
   const Graph graph = assigned(b.build(), "fp16");
   INFO(graph.dump());
   CHECK(casts(graph) <= 2);  // of the input and the output
-  for (const ValueId id : {norm, scale, instance, soft}) CHECK(type_of(graph, id) == DType::f16);
-  CHECK(type_of(graph, only_node(graph, "LayerNormalization").inputs[1]) == DType::f32);
+  for (const ValueId id : {norm, rms, scale, instance, soft}) CHECK(type_of(graph, id) == DType::f16);
+  for (const char* const op : {"LayerNormalization", "RMSNormalization"})
+    CHECK(type_of(graph, only_node(graph, op).inputs[1]) == DType::f32);
 }
 
 // With an activation in it, too, BatchNormalization is no product: its input has the type of its output.

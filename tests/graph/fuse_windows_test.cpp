@@ -33,7 +33,7 @@ ValueId project(GraphBuilder& b, ValueId x, std::int64_t from, std::int64_t to) 
 /// What a test changes of the block.
 struct Block {
   std::int64_t n = 1, roll = 0, roll_back = 0;
-  bool mask = false, gelu = false, norm = false;
+  bool mask = false, gelu = false, norm = false, rms = false;
   bool channels_first = false;  ///< x is [n,c,8,12], turned in the Transpose of the partition
   bool grid = false;            ///< windows of distant rows
   bool cosine = false;          ///< rows of Q and K are normalised, as Swin V2 has them
@@ -67,6 +67,7 @@ Parts build(GraphBuilder& b, const Block& block) {
   ValueId rows = parts.windows;
   if (block.norm)
     rows = b.node("LayerNormalization", {rows, b.weights({c}), b.weights({c})}, {{"axis", std::int64_t{-1}}}, 17);
+  if (block.rms) rows = b.node("RMSNormalization", {rows, b.weights({c})}, {{"axis", std::int64_t{-1}}}, 23);
   parts.qkv = project(b, rows, c, 3 * c);
   const ValueId all = transpose(b, reshape(b, parts.qkv, {count, window, 3, heads, size}), {2, 0, 3, 1, 4});
   ValueId each[3];
@@ -148,6 +149,7 @@ TEST_CASE("fuse_windows/rolled_windows_with_masks") {
 
 TEST_CASE("fuse_windows/steps_of_rows_between") {
   check_joined({.n = 2, .roll = 1, .roll_back = -1, .gelu = true, .norm = true, .added = {1, 1, c}});
+  check_joined({.n = 2, .roll = 1, .roll_back = -1, .rms = true});
 }
 
 TEST_CASE("fuse_windows/of_images_in_channels_first") {

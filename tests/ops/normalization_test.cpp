@@ -255,7 +255,8 @@ OpCase rms_norm(const Shape& x, int axis, unsigned seed, double mean = 0) {
 
 }  // namespace
 
-// CUDA keeps rows of up to 2048 elements in registers, or 8192 in multiples of four.
+// CUDA keeps rows of up to 2048 elements in registers, or 8192 in multiples of four; of 16 bits, up to 1024 in
+// multiples of eight, with fewer lanes a row where there are many.
 TEST_CASE("rms_norm/every_axis_and_lengths") {
   unsigned seed = 1;
   for (const Shape& x : {Shape{7}, Shape{5, 1}, Shape{3, 5, 7}, Shape{2, 6, 5, 8}, Shape{0, 4}, Shape{3, 0}})
@@ -263,6 +264,8 @@ TEST_CASE("rms_norm/every_axis_and_lengths") {
       for (const double mean : {0.0, 100.0}) check_op(rms_norm(x, axis, seed += 2, mean));
   for (const std::int64_t length : {1, 2, 33, 768, 1027, 2048, 2049, 8192, 8196, 70001})
     for (const std::int64_t rows : {1, 3}) check_op(rms_norm({rows, length}, -1, seed += 2, 10));
+  for (const std::int64_t length : {40, 64, 256, 1024})
+    for (const std::int64_t rows : {3, 16411 * 40 / length}) check_op(rms_norm({rows, length}, -1, seed += 2));
 }
 
 // (1, 7, 5, 5) has the root mean square 5.

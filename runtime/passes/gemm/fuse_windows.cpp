@@ -166,7 +166,8 @@ class Windows {
       const bool projects = graph_.value(node.inputs[1]).is_constant() && shape_of(node.inputs[1]).rank() == 2;
       return std::vector<std::size_t>(projects ? 1 : 0);
     }
-    if ((node.op->elementwise_inputs() == 0 && node.type() != "LayerNormalization") || node.outputs.size() != 1 ||
+    const bool normalises = node.type() == "LayerNormalization" || node.type() == "RMSNormalization";
+    if ((node.op->elementwise_inputs() == 0 && !normalises) || node.outputs.size() != 1 ||
         integer_attribute(*node.op, "axis").value_or(-1) != -1)
       return {};
     const int rank = shape_of(y).rank();

@@ -1,5 +1,6 @@
 // fuse_layer_norm: exporters before opset 17 spell LayerNormalization as d = x - ReduceMean(x), then d / Sqrt(
-// ReduceMean(d^2) + epsilon) * scale + bias. One step reads x once; these are nine passes over memory.
+// ReduceMean(d^2) + epsilon) * scale + bias. One step reads x once; these are nine passes over memory. Exporters before
+// opset 23 spell RMSNormalization as x / Sqrt(ReduceMean(x^2) + epsilon) * scale: six passes.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -36,6 +37,7 @@ class Normalisations {
     ValueId x = no_id;
     std::int64_t axis = 0;  ///< the first of the axes to the end; or 1 of four, which is `channels`
     bool channels = false;
+    bool centered = true;  ///< else RMSNormalization
     float epsilon = 0;
   };
 
@@ -56,16 +58,25 @@ class Normalisations {
     return Distance{mean->inputs[0], std::move(*axes)};
   }
 
-  /// What `id` = d / Sqrt(ReduceMean(d^2) + epsilon), or d * Reciprocal(Sqrt(...)), normalises.
+  /// d of `id` = 1 / d; no_id if it is made otherwise.
+  ValueId inverted(ValueId id) const {
+    if (const Node* const inverse = edit_.made_by(id, "Reciprocal"); inverse != nullptr) return inverse->inputs[0];
+    const Node* const quotient = edit_.made_by(id, "Div");
+    return quotient != nullptr && scalar_constant(graph_, quotient->inputs[0]) == 1.0F ? quotient->inputs[1] : no_id;
+  }
+
+  /// What `id` = d / Sqrt(ReduceMean(d^2) + epsilon) normalises, perhaps spelled d * (1 / Sqrt(...)).
   std::optional<Rows> rows_of(ValueId id) const {
-    const Node* quotient = edit_.made_by(id, "Div");
-    ValueId deviation = quotient == nullptr ? no_id : quotient->inputs[1];
-    if (quotient == nullptr) {
-      quotient = edit_.made_by(id, "Mul");
-      const Node* const inverse = quotient == nullptr ? nullptr : edit_.made_by(quotient->inputs[1], "Reciprocal");
-      if (inverse == nullptr) return std::nullopt;
-      deviation = inverse->inputs[0];
-    }
+    if (const Node* const quotient = edit_.made_by(id, "Div"); quotient != nullptr)
+      return quotient_rows(id, quotient->inputs[0], quotient->inputs[1]);
+    const Node* const product = edit_.made_by(id, "Mul");
+    if (product == nullptr) return std::nullopt;
+    auto rows = quotient_rows(id, product->inputs[0], inverted(product->inputs[1]));
+    return rows ? rows : quotient_rows(id, product->inputs[1], inverted(product->inputs[0]));
+  }
+
+  /// The same of `id` = dividend / deviation.
+  std::optional<Rows> quotient_rows(ValueId id, ValueId dividend, ValueId deviation) const {
     const Node* const root = edit_.made_by(deviation, "Sqrt");
     const Node* const sum = root == nullptr ? nullptr : edit_.made_by(root->inputs[0], "Add");
     if (sum == nullptr) return std::nullopt;
@@ -73,16 +84,21 @@ class Normalisations {
     const std::optional<float> epsilon = scalar_constant(graph_, sum->inputs[side]);
     const Node* const variance = edit_.made_by(sum->inputs[1 - side], "ReduceMean");
     if (!epsilon || !(*epsilon >= 0) || std::isinf(*epsilon) || variance == nullptr) return std::nullopt;
-    const auto above = distance(quotient->inputs[0]), below = distance(squared(edit_, variance->inputs[0]));
-    if (!above || !below || above->x != below->x || above->axes != below->axes ||
-        kept_axes(graph_, *variance) != below->axes)
-      return std::nullopt;
-    const Value& x = graph_.value(above->x);
+    const std::optional<Integers> axes = kept_axes(graph_, *variance);
+    const ValueId root_of = squared(edit_, variance->inputs[0]);
+    if (!axes || root_of == no_id) return std::nullopt;
+    const auto above = distance(dividend), below = distance(root_of);
+    const bool centered = above && below && above->x == below->x && above->axes == *axes && below->axes == *axes;
+    if (!centered && dividend != root_of) return std::nullopt;
+    const ValueId from = centered ? above->x : dividend;
+    const Value& x = graph_.value(from);
     if (x.dtype != DType::f32 || x.shape.elems() == 0 || !(shape_of(id) == x.shape)) return std::nullopt;
-    Rows rows{above->x, above->axes.front(), false, *epsilon};
-    rows.channels = x.shape.rank() == 4 && above->axes == Integers{1};
-    const auto count = static_cast<std::int64_t>(above->axes.size());
-    const bool trailing = above->axes.back() - above->axes.front() + 1 == count && rows.axis + count == x.shape.rank();
+    Rows rows{from, axes->front(), false, centered, *epsilon};
+    rows.channels = x.shape.rank() == 4 && *axes == Integers{1};
+    const auto count = static_cast<std::int64_t>(axes->size());
+    const bool trailing = axes->back() - axes->front() + 1 == count && rows.axis + count == x.shape.rank();
+    // FilterResponseNorm: as a step of rows it would cost conversions from nhwc and back.
+    if (!centered && x.shape.rank() == 4 && count > 1) return std::nullopt;
     return rows.channels || trailing ? std::optional(rows) : std::nullopt;
   }
 
@@ -130,7 +146,7 @@ class Normalisations {
     if (const auto sum = applied(at, "Add")) std::tie(at, bias) = std::pair(sum->y, sum->constant);
     if (const auto product = applied(at, "Mul")) std::tie(at, scale) = std::pair(product->y, product->constant);
     const auto rows = rows_of(at);
-    if (!rows) return;
+    if (!rows || (bias != no_id && !rows->centered)) return;
     std::optional<Tensor> scales, biases;
     if (scale != no_id && !(scales = parameter(scale, *rows))) return;
     if (bias != no_id && !(biases = parameter(bias, *rows))) return;
@@ -147,7 +163,7 @@ class Normalisations {
     std::vector<ValueId> inputs{rows.x, edit_.add_constant(name + ":scale", scales ? *scales : ones)};
     if (biases) inputs.push_back(edit_.add_constant(name + ":bias", *biases));
     auto norm = make_normalised_op(
-        "LayerNormalization",
+        rows.centered ? "LayerNormalization" : "RMSNormalization",
         {{"axis", rows.channels ? std::int64_t{3} : rows.axis}, {"epsilon", static_cast<double>(rows.epsilon)}},
         inputs.size());
     if (rows.channels) {
