@@ -265,7 +265,8 @@ TEST_CASE("rms_norm/every_axis_and_lengths") {
   for (const std::int64_t length : {1, 2, 33, 768, 1027, 2048, 2049, 8192, 8196, 70001})
     for (const std::int64_t rows : {1, 3}) check_op(rms_norm({rows, length}, -1, seed += 2, 10));
   for (const std::int64_t length : {40, 64, 256, 1024})
-    for (const std::int64_t rows : {3, 16411 * 40 / length}) check_op(rms_norm({rows, length}, -1, seed += 2));
+    for (const std::int64_t rows : {std::int64_t{3}, 16411 * 40 / length})
+      check_op(rms_norm({rows, length}, -1, seed += 2));
 }
 
 // (1, 7, 5, 5) has the root mean square 5.
