@@ -253,6 +253,8 @@ TEST_CASE("fuse_layer_norm/stays") {
   SUBCASE("axes apart") { b.output(normalised(b, x, {.axes = {1, 3}})); }
   SUBCASE("the variance over others") { b.output(over(d, d, 2, {2, 3}, small)); }
   SUBCASE("of another") { b.output(over(distance(b, z, {}), d, 2, {-1}, small)); }
+  SUBCASE("distances from a mean over others") { b.output(over(distance(b, x, {.axes = {2}}), d, 2, {-1}, small)); }
+  SUBCASE("squares around a mean over others") { b.output(over(d, distance(b, x, {.axes = {2}}), 2, {-1}, small)); }
   SUBCASE("cubes") { b.output(over(d, d, 3, {-1}, small)); }
   SUBCASE("around zero") { b.output(over(x, d, 2, {-1}, small)); }
   SUBCASE("a negative epsilon") { b.output(over(d, d, 2, {-1}, b.scalar(-1e-5F))); }
