@@ -52,12 +52,14 @@ Statistics standardise(Array& y, std::size_t first, std::size_t count, double ep
   return {mean, inverse, size};
 }
 
-// Sets element i to the standardised value times `factor` plus `bias`, through `activation` if there is one.
+// Sets element i to the standardised value times `factor` plus `bias` and `residual`, through `activation` if there is
+// one.
 void put_affine(Array& y, std::size_t i, double factor, double bias,
-                const std::function<double(double)>& activation = nullptr) {
+                const std::function<double(double)>& activation = nullptr, double residual = 0) {
   Sum sum;
   sum.add(y.values[i] * factor, y.scale[i] * factor);
   sum.add(bias);
+  sum.add(residual);
   put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
 }
 
@@ -113,16 +115,20 @@ double broadcast_to(const Array& parameter, const Shape& shape, std::size_t i) {
 
 std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
-  Array y = at(inputs, 0);
+  Array y = to_scale(at(inputs, 0));
   std::size_t length = 1;
   for (int d = axis_of(integer(attributes, "axis", -1), y.shape.rank()); d < y.shape.rank(); ++d)
     length *= static_cast<std::size_t>(y.shape[d]);
   for (std::size_t first = 0; first < y.values.size(); first += length) {
     double squares = 0;
     for (std::size_t i = 0; i < length; ++i) squares += y.values[first + i] * y.values[first + i];
-    for (std::size_t i = 0; i < length; ++i)
-      y.values[first + i] *=
-          broadcast_to(at(inputs, 1), y.shape, first + i) / std::sqrt(squares / static_cast<double>(length) + epsilon);
+    for (std::size_t i = first; i < first + length; ++i) {
+      Sum sum;
+      sum.add(y.values[i] * broadcast_to(at(inputs, 1), y.shape, i) /
+              std::sqrt(squares / static_cast<double>(length) + epsilon));
+      if (has(inputs, 3)) sum.add(inputs[3].values[i]);
+      put(y, i, sum);
+    }
   }
   return {y};
 }
@@ -215,7 +221,8 @@ std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
     inverse.values[row] = statistics.inverse_deviation;
     for (std::size_t i = 0; i < length; ++i)
       put_affine(y, row * length + i, broadcast_to(at(inputs, 1), y.shape, row * length + i),
-                 has(inputs, 2) ? broadcast_to(inputs[2], y.shape, row * length + i) : 0);
+                 has(inputs, 2) ? broadcast_to(inputs[2], y.shape, row * length + i) : 0, nullptr,
+                 has(inputs, 3) ? inputs[3].values[row * length + i] : 0);
   }
   return {y, mean, inverse};
 }

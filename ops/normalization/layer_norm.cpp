@@ -1,5 +1,5 @@
 // LayerNormalization: normalises rows, all axes from one on, to mean 0 and variance 1, then applies an elementwise
-// factor and offset. RMSNormalization: to a mean square of 1, then a factor.
+// factor and offset. RMSNormalization: to a mean square of 1, then a factor. fuse_residual adds a residual to either.
 
 #include <fmt/format.h>
 
@@ -14,24 +14,30 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: X of rank 1 and more; Scale and optionally B, mostly of a row's shape, broadcast to X. Outputs: Y and
-/// optionally Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor statistics.
+/// Inputs: X of rank 1 and more; Scale and optionally B, mostly of a row's shape, broadcast to X; optionally a residual
+/// like X, which is added to Y. Outputs: Y and optionally Mean and InvStdDev = 1 / sqrt(variance + epsilon).
+/// RMSNormalization has neither B nor statistics.
 class LayerNormOp final : public Op {
  public:
   bool centered = true;    ///< else RMSNormalization
   std::int64_t axis = -1;  ///< the first of a row
   float epsilon = 1e-5f;
   std::size_t outputs = 1;
+  static constexpr std::size_t residual = 3;  ///< number of the input
 
   std::string_view type() const override { return centered ? "LayerNormalization" : "RMSNormalization"; }
   AttributeList attributes() const override { return {{"axis", axis}, {"epsilon", static_cast<double>(epsilon)}}; }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
-    require_parameter_dtypes(inputs);
+    require_parameter_dtypes(before_residual(inputs));
     first_axis(x.shape);  // there is one
     require_broadcast("Scale", required_input(inputs, 1, "Scale").shape, x.shape);
     if (present(inputs, 2)) require_broadcast("B", inputs[2].type.shape, x.shape);
+    if (present(inputs, residual)) {
+      require_shape("the residual", inputs[residual].type.shape, x.shape);
+      require_dtype("the residual", inputs[residual].type.dtype, {x.dtype});
+    }
     std::vector<TensorType> types(outputs, {DType::f32, statistics(x.shape)});
     types[0] = x;
     return types;
@@ -39,12 +45,25 @@ class LayerNormOp final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> types) const override {
     return 8.0 * static_cast<double>(types[0].shape.elems());
   }
+  std::string describe(std::span<const InputInfo> inputs) const override {
+    return present(inputs, residual) ? "+residual" : "";
+  }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     const int first = first_axis(y);
-    for (std::size_t i = 1; i < inputs.size(); ++i)
-      if (present(inputs, i) && without_ones(inputs[i].type.shape).rank() > y.rank() - first) return std::nullopt;
-    return axes_kept_if(inputs.size(), y.rank(), [first](int i) { return i < first; });
+    for (const InputInfo& parameter : before_residual(inputs).subspan(1))
+      if (parameter.present && without_ones(parameter.type.shape).rank() > y.rank() - first) return std::nullopt;
+    AxisMap map = axes_kept_if(inputs.size(), y.rank(), [first](int i) { return i < first; });
+    if (present(inputs, residual)) map.inputs[residual] = map.inputs[0];
+    return map;
   }
+
+  const Epilogue* epilogue() const override {
+    static const Epilogue adds{.weight_input = Epilogue::no_input,
+                               .bias_input = Epilogue::no_input,
+                               .residual_input = static_cast<int>(residual)};
+    return outputs == 1 ? &adds : nullptr;
+  }
+  std::shared_ptr<const Op> with_epilogue(Epilogue) const override { return nullptr; }  // it takes no activation
 
   Shape row(const Shape& x) const { return Shape(x.dims().subspan(static_cast<std::size_t>(first_axis(x)))); }
   /// Shape of Mean and InvStdDev: one element per row.
@@ -55,6 +74,9 @@ class LayerNormOp final : public Op {
   }
 
  private:
+  static std::span<const InputInfo> before_residual(std::span<const InputInfo> inputs) {
+    return inputs.first(std::min(inputs.size(), residual));
+  }
   int first_axis(const Shape& x) const { return resolve_axis(axis, x.rank()); }
   static void require_broadcast(std::string_view name, const Shape& shape, const Shape& x) {
     if (shape.rank() > x.rank() || !(broadcast_shapes(shape, x) == x))
@@ -72,9 +94,9 @@ class LayerNormOp final : public Op {
   /// True if Scale and B have exactly one element per element of a row.
   bool lie_as_rows(std::span<const InputInfo> inputs) const {
     const Shape own = without_ones(row(inputs[0].type.shape));
-    for (std::size_t i = 1; i < inputs.size(); ++i)
-      if (present(inputs, i) && !(without_ones(inputs[i].type.shape) == own)) return false;
-    return true;
+    return std::ranges::all_of(before_residual(inputs).subspan(1), [&](const InputInfo& parameter) {
+      return !parameter.present || without_ones(parameter.type.shape) == own;
+    });
   }
 };
 
@@ -90,6 +112,7 @@ struct Rows {
   AffineOfElement affine(const KernelRun& run) const {
     return {run.in<float>(1), run.in<float>(2), run.out<float>(1), run.out<float>(2)};
   }
+  const void* residual(const KernelRun& run) const { return run.in<void>(LayerNormOp::residual); }
 };
 struct RmsRows : Rows {
   using Rows::Rows;
@@ -98,7 +121,7 @@ struct RmsRows : Rows {
 
 bool lie_as_rows(const Problem& problem) { return problem.as<LayerNormOp>().lie_as_rows(problem.inputs()); }
 
-/// Applies Scale and B of other shapes after the rows, which are scaled by a list of ones.
+/// Applies Scale and B of other shapes, and a residual, after the rows, which are scaled by a list of ones.
 template <typename Rows>
 class BoundBroadcast final : public BoundKernel {
  public:

@@ -1,6 +1,6 @@
-// Rows of 16 bits brought to mean 0 and variance 1, with a scale and a bias for each element: a group of lanes of one
-// warp holds a row in registers, eight elements a load. In float32, where double takes half of the time: distances are
-// taken from the rounded mean, whose own error is then subtracted.
+// Rows of 16 bits brought to mean 0 and variance 1, with a scale and a bias for each element, and perhaps a residual: a
+// group of lanes of one warp holds a row in registers, eight elements a load. In float32, where double takes half of
+// the time: distances are taken from the rounded mean, whose own error is then subtracted.
 #include <algorithm>
 #include <cmath>
 
@@ -58,10 +58,10 @@ __device__ __noinline__ Line line_in_double(const EightHalves<T>* from, int insi
 }
 
 /// `group` lanes a row of `packs` packs, a power of two. y may be x: a lane writes only what it alone has read.
-template <typename T, int held, bool centered>
-__global__ void __launch_bounds__(threads, 4)
+template <typename T, int held, bool centered, bool adds>
+__global__ void __launch_bounds__(threads, adds ? 3 : 4)
     normalize_held_halves(const T* x, T* y, const float* scale, const float* bias, float epsilon, std::int64_t rows,
-                          int packs, int group) {
+                          int packs, int group, const T* residual) {
   wait_for_previous();
   let_next_start();
   using Pack = EightHalves<T>;
@@ -73,6 +73,12 @@ __global__ void __launch_bounds__(threads, 4)
 #pragma unroll
   for (int i = 0; i < held; ++i)
     if (i < inside) stored[i] = from[member + i * group];
+  [[maybe_unused]] Pack added[held] = {};
+  if constexpr (adds) {
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+      if (i < inside) added[i] = (reinterpret_cast<const Pack*>(residual) + row * packs)[member + i * group];
+  }
   float values[held][pack];
 #pragma unroll
   for (int i = 0; i < held; ++i)
@@ -118,17 +124,20 @@ __global__ void __launch_bounds__(threads, 4)
       };
       return float4{one(v[0], s.x, b.x), one(v[1], s.y, b.y), one(v[2], s.z, b.z), one(v[3], s.w, b.w)};
     };
-    to[member + i * group] = as_stored<Pack>(Eight{four(values[i], 0), four(values[i] + 4, 1)});
+    Eight result{four(values[i], 0), four(values[i] + 4, 1)};
+    if constexpr (adds) result = result + loaded(added[i]);
+    to[member + i * group] = as_stored<Pack>(result);
   }
 }
 
 }  // namespace
 
 bool normalize_half_rows(const Context& context, DType dtype, bool centered, const void* x, void* y, const float* scale,
-                         const float* bias, float epsilon, std::int64_t rows, std::int64_t length) {
+                         const float* bias, const void* residual, float epsilon, std::int64_t rows,
+                         std::int64_t length) {
   const std::int64_t packs = length / pack;
   if (length % pack != 0 || length == 0 || packs > std::int64_t{most_held} * warp_threads ||
-      !quad_aligned(static_cast<const float*>(x), static_cast<const float*>(y), scale, bias))
+      !quad_aligned(x, y, scale, bias, residual))
     return false;
   // With few rows more lanes each: one row's time is then the total.
   constexpr std::int64_t threads_wanted = 1 << 15;
@@ -138,10 +147,16 @@ bool normalize_half_rows(const Context& context, DType dtype, bool centered, con
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto start = [&](auto kernel) {
       launch(context, kernel, dim3(blocks_for(rows, threads / group)), dim3(threads), 0, static_cast<const T*>(x),
-             static_cast<T*>(y), scale, bias, epsilon, rows, static_cast<int>(packs), group);
+             static_cast<T*>(y), scale, bias, epsilon, rows, static_cast<int>(packs), group,
+             static_cast<const T*>(residual));
     };
     const auto of_held = [&]<int held>(std::integral_constant<int, held>) {
-      centered ? start(normalize_held_halves<T, held, true>) : start(normalize_held_halves<T, held, false>);
+      if (residual != nullptr)
+        centered ? start(normalize_held_halves<T, held, true, true>)
+                 : start(normalize_held_halves<T, held, false, true>);
+      else
+        centered ? start(normalize_held_halves<T, held, true, false>)
+                 : start(normalize_held_halves<T, held, false, false>);
     };
     const std::int64_t held = (packs + group - 1) / group;
     if (held <= 1) return of_held(std::integral_constant<int, 1>());

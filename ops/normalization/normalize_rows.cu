@@ -145,6 +145,18 @@ struct Activated : Affine {
 template <typename Affine>
 constexpr bool may_be_activated = std::is_same_v<Affine, AffineOfChannel> || std::is_same_v<Affine, AffineOfGroup>;
 
+/// An Affine with a residual [rows, length] behind it.
+template <typename Affine, typename T>
+struct Added : Affine {
+  const T* residual;
+  std::int64_t length;
+  __device__ float of_element(float y, std::int64_t row, std::int64_t i) const {
+    return Affine::of_element(y, row, i) + loaded(residual[row * length + i]);
+  }
+};
+template <typename Affine>
+constexpr bool may_be_added_to = std::is_base_of_v<AffineOfElement, Affine>;
+
 struct Add {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
@@ -225,41 +237,55 @@ std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t lengt
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(pieces_of(rows, length).count) * sizeof(Moments);
 }
 
+namespace {
+
+template <typename T, typename Affine>
+void normalize_rows_of(const Context& context, const Affine& affine, float epsilon, std::int64_t rows,
+                       std::int64_t length, DType dtype, const T* x, T* y, std::byte* workspace) {
+  if constexpr (Affine::may_be_held)
+    if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
+  if (length == 0) return;
+  if constexpr (std::is_same_v<Affine, AffineOfPixel>)
+    if (affine.clusters &&
+        normalize_held_images(context, dtype, x, y, affine.scale, affine.bias, epsilon, rows, length, affine.channels))
+      return;
+  auto* moments = reinterpret_cast<Moments*>(workspace);
+  if constexpr (is_half<T>)
+    if (length % half_pack == 0 && quad_aligned(x, y))
+      return normalize_long_rows<half_pack>(context, affine, epsilon, rows, length, x, y, moments);
+  normalize_long_rows<1>(context, affine, epsilon, rows, length, x, y, moments);
+}
+
+}  // namespace
+
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                    DType dtype, const void* from, void* to, std::byte* workspace, const Activation& activation) {
+                    DType dtype, const void* from, void* to, std::byte* workspace, const Activation& activation,
+                    const void* residual) {
   if (rows == 0) return;
-  if constexpr (may_be_activated<Affine>)
-    if (activation.kind != Activation::Kind::none)
-      return normalize_rows(context, Activated<Affine>{affine, DeviceActivation(activation)}, epsilon, rows, length,
-                            dtype, from, to, workspace, {});
-  if constexpr (std::is_base_of_v<AffineOfElement, Affine>)
+  if constexpr (may_be_added_to<Affine>)
     if (dtype != DType::f32 && affine.mean == nullptr && affine.inverse_deviation == nullptr &&
-        normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, epsilon, rows,
-                            length))
+        normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, residual, epsilon,
+                            rows, length))
       return;
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
-    const auto* x = static_cast<const T*>(from);
-    auto* y = static_cast<T*>(to);
-    if constexpr (Affine::may_be_held)
-      if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
-    if (length == 0) return;
-    if constexpr (std::is_same_v<Affine, AffineOfPixel>)
-      if (affine.clusters && normalize_held_images(context, dtype, x, y, affine.scale, affine.bias, epsilon, rows,
-                                                   length, affine.channels))
-        return;
-    auto* moments = reinterpret_cast<Moments*>(workspace);
-    if constexpr (is_half<T>)
-      if (length % half_pack == 0 && quad_aligned(x, y))
-        return normalize_long_rows<half_pack>(context, affine, epsilon, rows, length, x, y, moments);
-    normalize_long_rows<1>(context, affine, epsilon, rows, length, x, y, moments);
+    const auto with = [&](const auto& of) {
+      normalize_rows_of(context, of, epsilon, rows, length, dtype, static_cast<const T*>(from), static_cast<T*>(to),
+                        workspace);
+    };
+    if constexpr (may_be_activated<Affine>)
+      if (activation.kind != Activation::Kind::none)
+        return with(Activated<Affine>{affine, DeviceActivation(activation)});
+    if constexpr (may_be_added_to<Affine>)
+      if (residual != nullptr) return with(Added<Affine, T>{affine, static_cast<const T*>(residual), length});
+    with(affine);
   });
 }
 
 #define LENSLET_INSTANTIATE(AFFINE)                                                                                  \
   template std::size_t normalize_rows_workspace_bytes<AFFINE>(std::int64_t, std::int64_t);                           \
   template void normalize_rows(const Context&, const AFFINE&, float, std::int64_t, std::int64_t, DType, const void*, \
-                               void*, std::byte*, const Activation&);
+                               void*, std::byte*, const Activation&, const void*);
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
 LENSLET_INSTANTIATE(AffineOfGroup)

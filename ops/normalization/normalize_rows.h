@@ -167,10 +167,11 @@ std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t lengt
 
 /// The same on device addresses, for the Affines above; x and y are 16-byte aligned, of float32 or both of a 16-bit
 /// type, which is rounded once. At most 2^31 - 1 rows, unless held in registers. An activation may follow
-/// AffineOfChannel and AffineOfGroup.
+/// AffineOfChannel and AffineOfGroup, a residual AffineOfElement and RmsAffineOfElement: null, or like x.
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                    DType dtype, const void* x, void* y, std::byte* workspace, const Activation& activation = {});
+                    DType dtype, const void* x, void* y, std::byte* workspace, const Activation& activation = {},
+                    const void* residual = nullptr);
 
 /// y[i] = x[i], elements of a 16-bit type; device addresses.
 void widen(const Context& context, DType dtype, const void* x, float* y, std::int64_t count);

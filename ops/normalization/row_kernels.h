@@ -1,8 +1,9 @@
 #pragma once
 // The kernels of operators that normalise rows. `Rows`, made from a Binding, describes an operator's rows: count,
-// length, epsilon, affine(KernelRun) (normalize_rows.h), and may have an activation, applied last. They are rows of
-// input 0 and of output 0.
+// length, epsilon, affine(KernelRun) (normalize_rows.h), and may have an activation, applied last, or
+// residual(KernelRun), added last unless null. They are rows of input 0 and of output 0.
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -31,6 +32,17 @@ struct Activated : Affine {
   }
 };
 
+/// An Affine of the CPU's with a residual [rows, n] behind it.
+template <typename Affine>
+struct Added : Affine {
+  const float* residual;
+  void write(double row_mean, double deviation, std::int64_t row, const float* x, std::int64_t n, float* y) const {
+    Affine::write(row_mean, deviation, row, x, n, y);
+    const float* const from = residual + row * n;
+    for (std::int64_t i = 0; i < n; ++i) y[i] += from[i];
+  }
+};
+
 template <typename Rows>
 std::unique_ptr<const BoundKernel> bind_rows(const Binding& binding) {
   return bound([rows = Rows(binding)](const KernelRun& run) {
@@ -41,6 +53,9 @@ std::unique_ptr<const BoundKernel> bind_rows(const Binding& binding) {
     if constexpr (requires { rows.activation; })
       if (rows.activation.kind != Activation::Kind::none)
         return normalize(Activated<std::remove_const_t<decltype(affine)>>{{affine}, rows.activation});
+    if constexpr (requires { rows.residual(run); })
+      if (const void* residual = rows.residual(run); residual != nullptr)
+        return normalize(Added<std::remove_const_t<decltype(affine)>>{{affine}, static_cast<const float*>(residual)});
     normalize(affine);
   });
 }
@@ -48,7 +63,7 @@ std::unique_ptr<const BoundKernel> bind_rows(const Binding& binding) {
 /// Bytes of inputs 1 and 2 as float32, if they are of 16 bits.
 inline std::size_t widened_bytes(const Problem& problem) {
   std::size_t bytes = 0;
-  for (const InputInfo& input : problem.inputs().subspan(1))
+  for (const InputInfo& input : problem.inputs().subspan(1, std::min<std::size_t>(2, problem.inputs().size() - 1)))
     if (input.present && input.type.dtype != DType::f32)
       bytes += sizeof(float) * static_cast<std::size_t>(input.type.shape.elems());
   return bytes;
@@ -76,8 +91,10 @@ std::unique_ptr<const BoundKernel> bind_rows_cuda(const Binding& binding) {
       if (affine.bias != nullptr) affine.bias = as_floats(run, 2, buffer);
       Activation activation;
       if constexpr (requires { rows.activation; }) activation = rows.activation;
+      const void* residual = nullptr;
+      if constexpr (requires { rows.residual(run); }) residual = rows.residual(run);
       cuda::normalize_rows(*run.cuda, affine, rows.epsilon, rows.count, rows.length, run.inputs[0].dtype(),
-                           run.inputs[0].data(), run.outputs[0].data(), run.workspace.data(), activation);
+                           run.inputs[0].data(), run.outputs[0].data(), run.workspace.data(), activation, residual);
     };
     return bound(run_on, moments + widened);
   }

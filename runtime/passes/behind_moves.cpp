@@ -142,15 +142,17 @@ void merge_activation_behind_concats(GraphEdit& edit, NodeId node) {
   if (x == no_id) return;
   const auto activation = reader.op->as_activation(graph.input_infos(reader));
   if (!activation || !add_sources(edit, {x, no_axis, 0}, sources, concats) || concats == 0 || sources.empty()) return;
-  for (const Source& source : sources)
-    if (!takes_more(edit.producer_node(source.id)->op->epilogue())) return;
+  std::vector<std::shared_ptr<const Op>> activated;
   for (const Source& source : sources) {
-    const NodeId product = edit.producer(source.id);
-    const Node& made_by = graph.node(product);
-    Epilogue epilogue = *made_by.op->epilogue();
+    const Op& op = *edit.producer_node(source.id)->op;
+    if (!takes_more(op.epilogue())) return;
+    Epilogue epilogue = *op.epilogue();
     epilogue.activation = *activation;
-    edit.replace(product, made_by.op->with_epilogue(std::move(epilogue)), made_by.inputs);
+    activated.push_back(op.with_epilogue(std::move(epilogue)));
+    if (activated.back() == nullptr) return;
   }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    edit.replace(edit.producer(sources[i].id), activated[i], edit.producer_node(sources[i].id)->inputs);
   replace_by_move(edit, node, x);
 }
 

@@ -20,8 +20,7 @@ void merge_activation(GraphEdit& edit, NodeId node) {
   const NodeId last_move = moves(*edit.producer_node(x)) ? edit.producer(x) : no_id;
   while (edit.merges(x) && moves(*edit.producer_node(x))) x = edit.producer_node(x)->inputs[0];
   if (!edit.merges(x)) return;
-  const NodeId producer = edit.producer(x);
-  const Node& made_by = edit.graph().node(producer);
+  const Node& made_by = *edit.producer_node(x);
   const Epilogue* epilogue = made_by.op->epilogue();
   if (!takes_more(epilogue)) return;
   const auto activation = reader.op->as_activation(edit.graph().input_infos(reader));
@@ -29,8 +28,9 @@ void merge_activation(GraphEdit& edit, NodeId node) {
   Epilogue changed = *epilogue;
   changed.activation = *activation;
   auto op = made_by.op->with_epilogue(std::move(changed));
-  if (last_move == no_id) return merge_into(edit, node, producer, std::move(op), made_by.inputs);
-  edit.replace(producer, std::move(op), made_by.inputs);
+  if (op == nullptr) return;  // it takes no activation
+  if (last_move == no_id) return merge_into(edit, node, edit.producer(x), std::move(op), made_by.inputs);
+  edit.replace(edit.producer(x), std::move(op), made_by.inputs);
   const Node& move = edit.graph().node(last_move);
   merge_into(edit, node, last_move, move.op, move.inputs);
 }

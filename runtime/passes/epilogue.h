@@ -10,7 +10,7 @@ inline bool takes_more(const Epilogue* epilogue) {
   return epilogue != nullptr && epilogue->open() && !epilogue->requantize;
 }
 
-/// Whether it is a product's, not that of a normalization, which has an activation alone.
+/// Whether it is a product's, not that of a normalization, which has an activation or a residual alone.
 inline bool of_product(const Epilogue* epilogue) {
   return epilogue != nullptr && epilogue->weight_input != Epilogue::no_input;
 }

@@ -1,5 +1,5 @@
 // fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the last
-// convolution before it, also through the Transpose, and the views of tokens, that matmul_to_conv puts behind one.
+// convolution or normalization before it, also through the Transpose, and views, that matmul_to_conv puts behind one.
 #include <algorithm>
 #include <string>
 #include <utility>

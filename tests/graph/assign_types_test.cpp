@@ -197,6 +197,20 @@ TEST_CASE("assign_types/normalizations") {
     CHECK(type_of(graph, only_node(graph, op).inputs[1]) == DType::f32);
 }
 
+TEST_CASE("assign_types/layer_norm_with_a_residual") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {1, 16, 8, 8}), 16, 16, 3, 1);
+  const ValueId norm = b.node("LayerNormalization", {b.conv(x, 16, 16, 1), b.weights({8}), b.weights({8})}, {}, 17);
+  b.output(b.conv(b.node("Add", {x, norm}), 16, 16, 3, 1));
+  const Graph graph = assigned(after(b.build(), "fuse_residual"), "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) <= 2);  // of the input and the output
+  const Node& sum = only_node(graph, "LayerNormalization");
+  for (const std::size_t i : {0, 3}) CHECK(type_of(graph, sum.inputs[i]) == DType::f16);
+  CHECK(type_of(graph, sum.outputs[0]) == DType::f16);
+  CHECK(type_of(graph, sum.inputs[1]) == DType::f32);
+}
+
 // With an activation in it, too, BatchNormalization is no product: its input has the type of its output.
 TEST_CASE("assign_types/batch_norm_with_an_activation") {
   GraphBuilder b;

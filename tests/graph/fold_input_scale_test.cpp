@@ -28,7 +28,7 @@ TEST_CASE("fold_input_scale/nfnets_scale_each_activation") {
     b.output(b.conv(y, 16, 5, 1));
     const Graph before = b.build(2), all = after_all(before);
     INFO(all.dump());
-    CHECK(count(all, "Conv") == static_cast<int>(all.nodes.size()));
+    CHECK(count(all, "Mul") + count(all, "Gelu") + count(all, "Relu") + count(all, "ElementwiseChain") == 0);
     CHECK(count(after_all(before, {"fold_input_scale"}), "Mul") == 2);
     CHECK(worst_difference(before, all) < 1e-5);
   }
@@ -42,7 +42,7 @@ TEST_CASE("fold_input_scale/each_operator_where_nothing_is_padded") {
         CAPTURE(constant_first);
         CAPTURE(padded);
         GraphBuilder b;
-        const ValueId x = b.node("Relu", {b.input("x", {2, 4, 5, 7})}), c = b.weights({4, 1, 1}, 3, 0.5);
+        const ValueId x = b.node("Sigmoid", {b.input("x", {2, 4, 5, 7})}), c = b.weights({4, 1, 1}, 3, 0.5);
         b.output(b.conv(constant_first ? b.node(op, {c, x}) : b.node(op, {x, c}), 4, 6, 3, padded ? 1 : 0));
         const Graph before = b.build(2), found = after(before, "fold_input_scale");
         const bool scales = std::string_view(op) == "Mul" || std::string_view(op) == "Div";

@@ -190,7 +190,7 @@ TEST_CASE("fuse_activation/into_group_and_instance_norm") {
     }
 }
 
-// Normalizations have an activation alone: no scale or residual goes into them.
+// It has an activation alone: no scale or residual goes into it.
 TEST_CASE("fuse_activation/batch_norm_takes_nothing_else") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 6, 5, 7});

@@ -226,6 +226,13 @@ TEST_CASE("fuse_preactivation/other_layer_normalizations_stay") {
     tokens.branch(tokens.normalised);
     CHECK(joined(planned(tokens.b.build(1))) == 0);
   }
+  SUBCASE("a residual") {
+    Tokens tokens;
+    tokens.branch(tokens.b.node("Add", {tokens.normalised, tokens.x}));
+    const Graph all = planned(tokens.b.build(1));
+    CHECK(joined(all) == 0);
+    CHECK(only(all, "LayerNormalization").inputs.size() == 4);
+  }
   SUBCASE("over tokens and channels") {
     Tokens tokens;
     GraphBuilder& b = tokens.b;

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <string_view>
+
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -116,4 +118,109 @@ TEST_CASE("fuse_residual/behind_views_of_tokens") {
   const Graph before = b.build(n), all = after_all(before);
   CHECK(count(all, "Add") == (joined ? 0 : 1));
   CHECK(worst_difference(before, all) < 1e-5);
+}
+
+namespace {
+
+/// Of [..,c]; with the other outputs where `outputs` is above 1.
+ValueId normalised(GraphBuilder& b, ValueId x, std::int64_t c, bool rms = false, std::size_t outputs = 1) {
+  if (rms) return b.node("RMSNormalization", {x, b.weights({c})}, {}, 23);
+  return b.node("LayerNormalization", {x, b.weights({c}), b.weights({c})}, {}, 17, outputs);
+}
+
+}  // namespace
+
+// Swin V2: the normalization is the end of a branch.
+TEST_CASE("fuse_residual/into_a_layer_norm") {
+  const auto check = [](std::string_view kind, bool rms, bool second) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2, 5, 8}), y = normalised(b, b.node("Sin", {x}), 8, rms);
+    ValueId residual = x;
+    if (kind == "made later") residual = b.node("Cos", {x});
+    if (kind == "read again") b.output(b.node("Cos", {residual}));
+    if (kind == "x itself") residual = b.node("Add", {normalised(b, x, 8, rms), x});
+    if (kind == "another scale") {
+      const ValueId scaled = b.node("LayerNormalization", {x, b.weights({5, 1}), b.weights({8})}, {}, 17);
+      residual = b.node("Add", {x, scaled});
+    }
+    b.output(second ? b.node("Add", {residual, y}) : b.node("Add", {y, residual}));
+    const Graph before = b.build(), fused = after(before, "fuse_residual");
+    CAPTURE(kind);
+    INFO(fused.dump());
+    CHECK(count(fused, "Add") == 0);
+    CHECK(fused.nodes.back().inputs.size() == 4);
+    CHECK(worst_difference(before, fused) < 1e-6);
+    CHECK(worst_difference(before, after_all(before)) < 1e-6);
+  };
+  for (const std::string_view kind : {"an input", "made later", "read again", "x itself", "another scale"})
+    for (const bool rms : {false, true})
+      for (const bool second : {false, true}) check(kind, rms, second);
+}
+
+TEST_CASE("fuse_residual/of_a_layer_norm_and_a_convolution_the_later_one") {
+  for (const bool norm_last : {false, true}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {1, 8, 8, 8});
+    const ValueId first = norm_last ? b.conv(x, 8, 8, 1) : normalised(b, x, 8);
+    const ValueId last = norm_last ? normalised(b, x, 8) : b.conv(x, 8, 8, 1);
+    b.output(b.node("Add", {first, last}));
+    const Graph before = b.build(), fused = after(before, "fuse_residual");
+    REQUIRE(fused.nodes.size() == 2);
+    CHECK(fused.nodes[1].type() == (norm_last ? "LayerNormalization" : "Conv"));
+    CHECK(fused.nodes[1].inputs[3] == first);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_residual/stays_behind_a_layer_norm") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {3, 8, 8});
+  bool statistics = false;
+  SUBCASE("read twice") {
+    const ValueId y = normalised(b, x, 8);
+    b.output(b.node("Add", {y, x}));
+    b.output(b.node("Sigmoid", {y}));
+  }
+  SUBCASE("graph output") {
+    const ValueId y = normalised(b, x, 8);
+    b.output(b.node("Add", {y, x}));
+    b.output(y);
+  }
+  SUBCASE("moved") {
+    const AttributeList turned{{"perm", std::vector<std::int64_t>{0, 2, 1}}};
+    b.output(b.node("Add", {b.node("Transpose", {normalised(b, x, 8)}, turned), x}));
+  }
+  SUBCASE("viewed") {
+    b.output(b.node("Add", {b.node("Reshape", {normalised(b, x, 8), b.int64s({24, 8})}), b.input("z", {24, 8})}));
+  }
+  SUBCASE("broadcast") { b.output(b.node("Add", {normalised(b, x, 8), b.input("z", {8, 8})})); }
+  SUBCASE("constant") { b.output(b.node("Add", {normalised(b, x, 8), b.weights({3, 8, 8})})); }
+  SUBCASE("twice itself") {
+    const ValueId y = normalised(b, x, 8);
+    b.output(b.node("Add", {y, y}));
+  }
+  SUBCASE("with statistics") {
+    b.output(b.node("Add", {normalised(b, x, 8, false, 3), x}));
+    statistics = true;
+  }
+  const Graph before = b.build(), fused = after(before, "fuse_residual");
+  CHECK(count(fused, "Add") == 1);
+  CHECK(only(fused, "LayerNormalization").outputs.size() == (statistics ? 3 : 1));
+  CHECK(worst_difference(before, fused) == 0);
+}
+
+// It takes no activation: none behind it, and none behind its sum.
+TEST_CASE("fuse_residual/activations_stay_behind_a_layer_norm") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {3, 8, 8});
+  b.output(b.node("Relu", {normalised(b, x, 8)}));
+  b.output(b.node("Relu", {b.node("Add", {x, normalised(b, x, 8)})}));
+  const ValueId image = b.input("image", {1, 8, 8, 8});
+  const std::vector<ValueId> branches{normalised(b, image, 8), b.conv(image, 8, 8, 1)};
+  b.output(b.node("Relu", {b.node("Concat", branches, {{"axis", std::int64_t{1}}})}));
+  const Graph before = b.build(), fused = after(after(before, "fuse_activation"), "fuse_residual");
+  INFO(fused.dump());
+  CHECK(count(fused, "Relu") == 3);
+  CHECK(count(fused, "Add") == 0);
+  CHECK(worst_difference(before, fused) < 1e-6);
 }

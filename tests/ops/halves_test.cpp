@@ -191,6 +191,7 @@ TEST_CASE("halves/problems_that_networks_have") {
          .constant = {1, 2}},
         {.op = "LayerNormalization", .opset = 17, .inputs = {rows, line, line}},
         {.op = "LayerNormalization", .opset = 17, .inputs = {rows, line_f32, line_f32}, .constant = {1, 2}},
+        {.op = "LayerNormalization", .opset = 0, .inputs = {rows, line_f32, line_f32, rows}, .constant = {1, 2}},
         {.op = "RMSNormalization", .opset = 23, .inputs = {rows, line_f32}, .constant = {1}},
         {.op = "MeanVarianceNormalization", .inputs = {x}},
         {.op = "Softmax", .inputs = {x}},

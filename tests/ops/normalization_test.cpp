@@ -480,6 +480,56 @@ TEST_CASE("layer_norm/empty") {
     for (int axis = 0; axis < x.rank(); ++axis) check_op(layer_norm(x, axis, 1));
 }
 
+namespace {
+
+/// With one output, and a residual added to it, as fuse_residual makes it.
+OpCase with_residual(OpCase c) {
+  c.opset = 0;
+  c.outputs = 1;
+  c.inputs.resize(3);  // RMSNormalization has no B
+  c.inputs.push_back(random_f32(c.inputs[0].shape(), 9999));
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm/residual") {
+  unsigned seed = 1;
+  const auto check = [&](const Shape& x, int axis = -1) {
+    check_op(with_residual(layer_norm(x, axis, seed += 3, x.rank() != 3, 3)));
+    check_op(with_residual(rms_norm(x, axis, seed += 3)));
+  };
+  for (const Shape& x : {Shape{7}, Shape{3, 5, 7}, Shape{2, 6, 5, 8}, Shape{0, 4}, Shape{3, 0}})
+    for (int axis = 0; axis < x.rank(); ++axis) check(x, axis);
+  // On CUDA held in a warp's registers (16 bits, multiples of eight), in a block's, or in two kernels.
+  for (const std::int64_t length : {8, 96, 768, 1000, 1024, 1028, 2047, 8191, 8192, 70001, 70008}) check({3, length});
+  check({5003, 96});
+  for (const Shape& scale : {Shape{5}, Shape{4, 1}, Shape{2, 1, 1, 5}})
+    for (const bool bias : {false, true}) {
+      OpCase c = with_residual(layer_norm({2, 3, 4, 5}, -1, seed += 3, bias));
+      c.inputs[1] = random_f32(scale, seed);
+      check_op(c);
+    }
+  if (op_runner().device() != DeviceKind::cuda) return;
+  for (const DType half : {DType::f16, DType::bf16})
+    for (const std::int64_t length : {24, 768, 1024, 8196}) {  // 16 bits beside a Scale and B of float32
+      OpCase c = with_residual(layer_norm({70, length}, -1, seed += 3));
+      for (const std::size_t i : {0, 3}) c.inputs[i] = random_of(half, {70, length}, ++seed, -2, 2);
+      check_op(c);
+    }
+}
+
+TEST_CASE("layer_norm/a_residual_of_another_shape_or_type_is_refused") {
+  const auto refused = [](const Tensor& residual) {
+    OpCase c = with_residual(layer_norm({2, 3, 4}, 1, 1));
+    c.inputs[3] = residual;
+    return refusal(c);
+  };
+  CHECK(refused(Tensor(DType::f32, {2, 3, 4})) == "");
+  CHECK(refused(Tensor(DType::f32, {3, 4})) == "the residual has shape [3,4], expected [2,3,4]");
+  CHECK(refused(Tensor(DType::f16, {2, 3, 4})) == "the residual has element type float16 (supported: float32)");
+}
+
 // (1, 2, 3, 6) has mean 3 and variance 3.5; a row of equal values has variance 0.
 TEST_CASE("layer_norm/outputs_and_defaults") {
   OpCase c{.op = "LayerNormalization",

@@ -60,8 +60,9 @@ std::optional<Before> batch_norm(const Graph& graph, const Node& norm) {
                 .shift = floats(affine->offset)};
 }
 
-/// Of a LayerNormalization of dense rows.
+/// Of a LayerNormalization of dense rows without a residual.
 std::optional<Before> layer_norm(const Graph& graph, const Node& norm) {
+  if (input_of(norm, 3) != no_id) return std::nullopt;
   const Value& x = graph.value(norm.inputs[0]);
   const int last = x.shape.rank() - 1;
   const std::int64_t axis = integer_attribute(*norm.op, "axis").value_or(0), c = x.shape[last];

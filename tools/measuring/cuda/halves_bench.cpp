@@ -56,6 +56,15 @@ std::vector<Row> halves(cuda::Session& session) {
                                  .format = formats::nhwc,
                                  .opset = 21}));
     }
+    // Of Swin V2, with and without the residual.
+    for (const Shape& x : {Shape{64 * 56 * 56, 96}, Shape{64 * 14 * 14, 384}}) {
+      const TensorType row{DType::f32, {x[1]}};
+      Node norm{.op = "LayerNormalization", .inputs = {{dtype, x}, row, row}, .opset = 17};
+      rows.push_back(measure_op(session, fmt::format("LayerNormalization {} {}", to_string(dtype), x.str()), norm));
+      norm.inputs.push_back({dtype, x});
+      rows.push_back(
+          measure_op(session, fmt::format("LayerNormalization + residual {} {}", to_string(dtype), x.str()), norm));
+    }
     // Of ConvNeXtV2-atto.
     for (const std::int64_t n : {1, 64})
       for (const Shape& x :

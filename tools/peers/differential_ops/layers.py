@@ -32,7 +32,10 @@ def layer_norm(d, op):
     row = list(d[a].shape[axis % d[a].ndim:])
     scale, bias = (channel_parameters(d, broadcast_to(d, row) if d.chance(0.3) else row, 1)[0] for _ in range(2))
     inputs = [a, scale] + ([bias] if op == "LayerNormalization" and d.chance(0.7) else [])
-    d.emit(op, inputs, d.pick([1, 1, 3]) if op == "LayerNormalization" else 1, axis=axis, epsilon=d.pick([None, 1e-3]))
+    outputs = d.pick([1, 1, 3]) if op == "LayerNormalization" else 1
+    y, *_ = d.emit(op, inputs, outputs, axis=axis, epsilon=d.pick([None, 1e-3]))
+    if d.chance(0.3):
+        d.emit("Add", d.pick([[y, a], [a, y]]))
 
 
 @operator("GroupNormalization")
