@@ -6,10 +6,10 @@
 
 namespace lenslet {
 
-/// Folds the affine that makes the input of the convolution `node`, which alone reads it, and which must not pad, unless
-/// offset is 0 (then padding of zeros stays zero).
-/// Filters [K,C/groups,..] are multiplied by factor[c], and the bias gains their response to offset[c]. Computed in
-/// double, rounded once. False and no change otherwise, and if a filter or the new bias is not finite in float.
+/// Folds the affine that makes the input of the convolution `node`, which alone reads it, and which must not pad,
+/// unless offset is 0 (then padding of zeros stays zero). Filters [K,C/groups,..] are multiplied by factor[c], and the
+/// bias gains their response to offset[c]. Computed in double, rounded once. False and no change otherwise, and if a
+/// filter or the new bias is not finite in float.
 bool fold_affine_before(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet
