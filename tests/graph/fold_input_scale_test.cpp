@@ -66,6 +66,10 @@ TEST_CASE("fold_input_scale/stays") {
   }
   SUBCASE("a factor by pixel") { b.output(b.conv(b.node("Mul", {x, b.weights({7})}), 4, 4, 1)); }
   SUBCASE("a computed factor") { b.output(b.conv(b.node("Mul", {x, b.input("f", {4, 1, 1})}), 4, 4, 1)); }
+  SUBCASE("a factor too large for filters of 16 bits") {
+    b.output(b.conv(b.node("Mul", {x, b.scalar(1e4F)}), 4, 4, 1));
+  }
+  SUBCASE("one too small for them") { b.output(b.conv(b.node("Mul", {b.scalar(1e-4F), x}), 4, 4, 1)); }
   SUBCASE("a factor that overflows") { b.output(b.conv(b.node("Div", {x, b.scalar(0)}), 4, 4, 1)); }
   const Graph before = b.build();
   CHECK(after(before, "fold_input_scale").nodes.size() == before.nodes.size());

@@ -168,7 +168,7 @@ mma_gemm: 3380 tilings, 6233.987226, 1c166fd7
 mma_gemm of TF32: 3680 tilings, 7223.543984, 113eef5d
 separable: 183 tilings, 424.5820088, a88ad04a
 separable of TF32: 175 tilings, 459.0299557, 913415f9
-wgmma_gemm: 2213 tilings, 4530.71749, e9f1c70f
+wgmma_gemm: 2213 tilings, 4528.59603, e9f1c70f
 wgmma_halo: 1326 tilings, 2419.391094, 8ee80bb5
 wgmma_halo of TF32: 1134 tilings, 2340.410635, fcda869b
 wgmma_halo, split-K: 26 tilings, 47.19548935, 46b16764
@@ -190,7 +190,7 @@ mma_gemm: 8176 tilings, 14208.25649, 60deccb9
 mma_gemm of TF32: 9996 tilings, 17637.11704, 3558c2
 separable: 183 tilings, 424.5820088, a88ad04a
 separable of TF32: 175 tilings, 459.0299557, 913415f9
-wgmma_gemm: 5235 tilings, 10978.41629, 97beb120
+wgmma_gemm: 5235 tilings, 10978.22837, 97beb120
 wgmma_halo: 3442 tilings, 5752.564212, f781e776
 wgmma_halo of TF32: 2946 tilings, 5406.864312, 3ab2f2b7
 wgmma_halo, split-K: 76 tilings, 129.3280039, 976de37c
@@ -205,7 +205,7 @@ mma_gemm: 8176 tilings, 14612.07554, 2cff7062
 mma_gemm of TF32: 9996 tilings, 18178.81592, ea5867ac
 separable: 183 tilings, 451.6589849, cee4ede
 separable of TF32: 175 tilings, 489.3998043, 81c7a173
-wgmma_gemm: 5235 tilings, 11132.674, 97beb120
+wgmma_gemm: 5235 tilings, 11132.474, 97beb120
 wgmma_halo: 3442 tilings, 5436.464301, f781e776
 wgmma_halo of TF32: 2946 tilings, 5097.592412, 3ab2f2b7
 wgmma_halo, split-K: 76 tilings, 114.7553742, 976de37c

@@ -174,43 +174,47 @@ def job(arguments, name, batch, parent):
         try:
             parent.send(measured(arguments, name, batch, Path(folder), Turn(parent)))
         except Exception as why:  # PyTorch's errors have no common base class
-            parent.send(timing.first_line(why))
+            parent.send(timing.first_line(why) or repr(why))
 
 
 def in_processes(arguments, jobs):
-    """Yields each job's row, or why there is none. All are compiled before the first is measured."""
+    """Yields each job's row, or why there is none. All of these are compiled before the first of them is measured."""
     context, started = multiprocessing.get_context("spawn"), []
     for name, batch in jobs:
         ours, theirs = context.Pipe()
-        process = context.Process(target=job, args=(arguments, name, batch, theirs))
+        process = context.Process(target=job, args=(arguments, name, batch, theirs), daemon=True)
         process.start()
         theirs.close()
         started.append((process, ours))
-
     deadline = time.monotonic() + arguments.patience
 
-    def received(process, pipe, seconds=None):
+    def received(process, pipe, seconds, what):
         try:
             if pipe.poll(seconds):
                 return pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return "its process died"
         process.kill()
-        return f"it was not compiled in {arguments.patience:.0f} s"
+        return f"it was not {what} in time"
 
-    failed = [received(*each, max(0, deadline - time.monotonic())) for each in started]
+    failed = [received(*each, max(0, deadline - time.monotonic()), "compiled") for each in started]
     for (process, pipe), why in zip(started, failed):
         if why is None:
-            pipe.send("your turn")
-        yield received(process, pipe) if why is None else why
+            try:
+                pipe.send("your turn")
+                why = received(process, pipe, arguments.patience, "measured")
+            except OSError:
+                why = "its process died"
+        process.kill()
         process.join()
+        yield why
 
 
 def main():
     parser = timing.options(__doc__, rounds=3)
     parser.add_argument("--networks", type=networks.listed, default=networks.ON_GPU)
     parser.add_argument("--processes", type=int, default=min(32, 2 * os.cpu_count()), help="side by side (%(default)s)")
-    parser.add_argument("--patience", type=float, default=600, help="seconds for compiling all of them (%(default)s)")
+    parser.add_argument("--patience", type=float, default=600, help="seconds for compiling all, and for measuring one (%(default)s)")
     parser.add_argument("--batches", "--batch", type=timing.numbers, default="1")
     parser.add_argument("--precision", choices=TYPES, default="fp32")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
