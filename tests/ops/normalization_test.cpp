@@ -514,7 +514,7 @@ TEST_CASE("layer_norm/residual") {
   for (const DType half : {DType::f16, DType::bf16})
     for (const std::int64_t length : {24, 768, 1024, 8196}) {  // 16 bits beside a Scale and B of float32
       OpCase c = with_residual(layer_norm({70, length}, -1, seed += 3));
-      for (const std::size_t i : {0, 3}) c.inputs[i] = random_of(half, {70, length}, ++seed, -2, 2);
+      for (const std::size_t i : {0U, 3U}) c.inputs[i] = random_of(half, {70, length}, ++seed, -2, 2);
       check_op(c);
     }
 }
