@@ -206,7 +206,7 @@ TEST_CASE("assign_types/layer_norm_with_a_residual") {
   INFO(graph.dump());
   CHECK(casts(graph) <= 2);  // of the input and the output
   const Node& sum = only_node(graph, "LayerNormalization");
-  for (const std::size_t i : {0, 3}) CHECK(type_of(graph, sum.inputs[i]) == DType::f16);
+  for (const std::size_t i : {0U, 3U}) CHECK(type_of(graph, sum.inputs[i]) == DType::f16);
   CHECK(type_of(graph, sum.outputs[0]) == DType::f16);
   CHECK(type_of(graph, sum.inputs[1]) == DType::f32);
 }

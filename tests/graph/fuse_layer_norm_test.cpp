@@ -227,10 +227,9 @@ TEST_CASE("fuse_layer_norm/between_convolutions_in_16_bits") {
       INFO(all.dump());
       const std::string op = centered ? "LayerNormalization" : "RMSNormalization";
       const auto is_conv = [](const Node& node) { return node.type() == "Conv"; };
-      const auto first = std::ranges::find_if(all.nodes, is_conv) + 1;
       std::vector<std::string> between;
-      for (const Node& node : std::ranges::subrange(first, std::find_if(first, all.nodes.end(), is_conv)))
-        between.emplace_back(node.type());
+      for (auto node = std::ranges::find_if(all.nodes, is_conv) + 1; node != all.nodes.end() && !is_conv(*node); ++node)
+        between.emplace_back(node->type());
       CHECK(between == std::vector<std::string>{"Relabel", op, "Relabel"});
       const Node& norm = only(all, op);
       const auto type_of = [&](ValueId id) { return all.value(id).dtype; };
