@@ -21,7 +21,7 @@ ValueId conv1d(GraphBuilder& b, ValueId x, std::int64_t c, std::int64_t k, std::
 ValueId reshape(GraphBuilder& b, ValueId x, std::initializer_list<std::int64_t> shape) {
   return b.node("Reshape", {x, b.int64s(shape)});
 }
-/// Convolutions of three axes, and of four.
+/// The number of convolutions of three axes.
 int of_sequences(const Graph& graph) {
   int found = 0;
   for (const Node& node : graph.nodes)

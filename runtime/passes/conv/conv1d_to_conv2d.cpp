@@ -120,8 +120,7 @@ class Sequences {
       if (input == no_id || graph_.value(input).shape.rank() == 0) continue;
       const Shape shape = shape_of(input);
       Integers sizes(shape.dims().begin(), shape.dims().end() - 1);
-      const bool row = shape[shape.rank() - 1] == y[2];
-      if (!row && shape[shape.rank() - 1] != 1) return;
+      const bool row = shape[shape.rank() - 1] == y[2];  // else it is 1: inputs broadcast to y
       sizes.insert(sizes.end(), {row ? image[2] : 1, row ? image[3] : 1});
       if (graph_.value(input).is_constant()) {
         const Tensor values = graph_.value(input).constant.reshaped(Shape(sizes));
