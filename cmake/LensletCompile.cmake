@@ -38,13 +38,15 @@ if(LENSLET_SANITIZE)
   endif()
 endif()
 
-# lenslet_precompile(TARGET [HEADER...]): precompiles common headers if LENSLET_PRECOMPILE is on. Off in other builds,
-# so that a missing include fails. CPU seconds of clang under ASan and UBSan, without and with: runtime/exec/plan.cpp
-# 14.1 and 9.8, ops/gemm/einsum.cpp 6.2 and 5.3, tests/ops/softmax_test.cpp 3.3 and 2.1.
+# lenslet_precompile(TARGET [HEADER...]): precompiles common headers, and HEADERs that most files of the target include,
+# if LENSLET_PRECOMPILE is ON. Off in other builds, so that a missing include fails. CPU seconds of clang under ASan and
+# UBSan, without and with: runtime/exec/plan.cpp 14.1 and 9.8, ops/gemm/einsum.cpp 6.2 and 5.3, tests/ops/softmax_test.cpp
+# 3.3 and 2.1. HEADERs of ours save another 0.4 s a file.
+set(_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory>
+  <optional> <random> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 function(lenslet_precompile target)
-  if(LENSLET_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional>
-      <limits> <map> <memory> <optional> <random> <span> <string> <string_view> <utility> <vector> <fmt/format.h> ${ARGN})
+  if(LENSLET_PRECOMPILE STREQUAL "ON")
+    target_precompile_headers(${target} PRIVATE ${_common_headers} ${ARGN})
     # Otherwise ccache would confuse headers precompiled in different folders.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>)
   endif()
@@ -72,14 +74,14 @@ function(lenslet_arrows folder)
   set(LENSLET_STAMP ${stamp} PARENT_SCOPE)
 endfunction()
 
-# lenslet_layer(NAME [USES FOLDER...] [CUDA PATTERN...] [NO_CUDA PATTERN...] [LIBRARIES...]): one layer of the runtime
+# lenslet_layer(NAME [USES FOLDER...] [CUDA PATTERN...] [NO_CUDA PATTERN...] [PRECOMPILE HEADER...]): one layer of the runtime
 # as the object library lenslet_NAME, from all sources below the calling folder: a new file needs no list entry. Files
 # that match CUDA (and every .cu) are compiled only in builds with CUDA, files that match NO_CUDA only in the others.
 # The layer may include files below its own folder and the folders it USES; anything else fails the build
 # (lenslet_arrows). A layer whose subfolders have arrows of their own declares them first and passes their stamps as
 # ARROWS instead.
 function(lenslet_layer name)
-  cmake_parse_arguments(arg "" "" "USES;CUDA;NO_CUDA;ARROWS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "USES;CUDA;NO_CUDA;ARROWS;PRECOMPILE" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   file(GLOB_RECURSE plain CONFIGURE_DEPENDS *.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS *.cu)
@@ -111,7 +113,7 @@ function(lenslet_layer name)
   if(LENSLET_HAVE_CUDA)
     target_link_libraries(lenslet_${name} PUBLIC lenslet_cuda_options)
   endif()
-  lenslet_precompile(lenslet_${name})
+  lenslet_precompile(lenslet_${name} ${arg_PRECOMPILE})
   # Compiling these takes longer than running them: plan.cpp 9.8 s at -O1, 5.3 at -O0.
   if(LENSLET_SANITIZE AND name MATCHES "^(graph|passes|exec|c_api)$")
     target_compile_options(lenslet_${name} PRIVATE -O0)

@@ -20,10 +20,10 @@ sanitize=0 deep=OFF wheel=0 cluster=() cuda=() quick=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
-    --deep) sanitize=1 deep=ON cuda=(-DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=OFF); shift ;;
+    --deep) sanitize=1 deep=ON cuda=(-DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=OFF -DLENSLET_PRECOMPILE=OFF); shift ;;
     --wheel) wheel=1; shift ;;
     --cluster) cluster=("${lenslet_cluster_packages[@]}"); shift ;;
-    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON); shift ;;
+    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON -DLENSLET_PRECOMPILE=TESTS); shift ;;
     --) shift; break ;;
     -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -454,8 +455,10 @@ std::string planning_error(const Graph& graph, DeviceKind kind, std::string_view
 TEST_CASE("assign_types/each_operator_that_runs_in_float32_runs_between_16_bits") {
   std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
   std::set<std::string> operators;
+  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
+  std::size_t facts = 0;
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(' ')) continue;
+    if (line.starts_with(' ') || (reduced && facts++ % 8 != 0)) continue;
     const TextNode text = parse_node(line);
     std::vector<Around> all{{}};
     for (std::size_t i = 0; i < text.inputs.size(); ++i)
@@ -488,6 +491,7 @@ TEST_CASE("assign_types/each_operator_that_runs_in_float32_runs_between_16_bits"
         }
       }
   }
+  if (reduced) return;  // not every operator was drawn
   for (const char* const later : {"Constant", "PreactivatedConv", "SeparableConv"}) operators.insert(later);
   for (const OpRow& row : op_table())
     if (!kernels_of(row.name, DeviceKind::cuda).empty())
