@@ -65,10 +65,8 @@ DeviceInfo query_device(int index) {
   info.usable = status == cudaSuccess;
   if (info.usable) {
     info.note = compile_note(code, cuda_architectures);
-#ifdef LENSLET_CUDA_QUICK
-    if (info.note.empty())
+    if (cuda_quick_build && info.note.empty())
       info.note = "this build's kernels are not optimised (LENSLET_CUDA_QUICK) and may take 100 times as long";
-#endif
   } else {
     info.reason = words(status);
     if (status == cudaErrorNoKernelImageForDevice)

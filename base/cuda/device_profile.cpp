@@ -10,6 +10,7 @@
 #include "base/cuda/check.h"
 #include "base/cuda/cublas.h"
 #include "base/cuda/probe.h"
+#include "base/cuda_built.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -67,9 +68,7 @@ DeviceProfile look(int device) {
   }
   profile.shared_bytes_per_block = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   profile.shared_bytes_per_unit = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
-#ifdef LENSLET_CUDA_QUICK
-  profile.quick_build = true;
-#endif
+  profile.quick_build = cuda_quick_build;
   // PTX for an older architecture has no clusters.
   profile.clusters = kernels_wait_for_previous();
   for (std::size_t blocks = 2; profile.clusters && blocks < profile.cluster_units.size(); ++blocks)

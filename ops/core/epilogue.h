@@ -1,6 +1,6 @@
 #pragma once
 // The epilogue of a matrix product: applied to the accumulators before they are stored, alike for all operators.
-// Normalizations have their activation alone.
+// Normalizations have its activation alone, or its residual alone (LayerNormalization).
 
 #include <cstdint>
 #include <optional>

@@ -115,7 +115,7 @@ class Op {
 
   /// The epilogue of a matrix product; null for other operators.
   virtual const Epilogue* epilogue() const { return nullptr; }
-  /// The operator with another epilogue; call only if epilogue() is not null.
+  /// The operator with another epilogue, or null if it cannot have that; call only if epilogue() is not null.
   virtual std::shared_ptr<const Op> with_epilogue(Epilogue changed) const;
   /// The equivalent activation of a float32 input when its bounds are known: for fusion into a producer.
   virtual std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const;
