@@ -42,11 +42,11 @@ endif()
 # if LENSLET_PRECOMPILE is ON. Off in other builds, so that a missing include fails. CPU seconds of clang under ASan and
 # UBSan, without and with: runtime/exec/plan.cpp 14.1 and 9.8, ops/gemm/einsum.cpp 6.2 and 5.3, tests/ops/softmax_test.cpp
 # 3.3 and 2.1. HEADERs of ours save another 0.4 s a file.
-set(_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory>
+set(LENSLET_COMMON_HEADERS <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory>
   <optional> <random> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 function(lenslet_precompile target)
   if(LENSLET_PRECOMPILE STREQUAL "ON")
-    target_precompile_headers(${target} PRIVATE ${_common_headers} ${ARGN})
+    target_precompile_headers(${target} PRIVATE ${LENSLET_COMMON_HEADERS} ${ARGN})
     # Otherwise ccache would confuse headers precompiled in different folders.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>)
   endif()

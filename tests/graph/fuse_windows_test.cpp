@@ -34,6 +34,7 @@ ValueId project(GraphBuilder& b, ValueId x, std::int64_t from, std::int64_t to) 
 struct Block {
   std::int64_t n = 1, roll = 0, roll_back = 0;
   bool mask = false, gelu = false, norm = false, rms = false;
+  std::int64_t norm_axis = -1;
   bool channels_first = false;  ///< x is [n,c,8,12], turned in the Transpose of the partition
   bool grid = false;            ///< windows of distant rows
   bool cosine = false;          ///< rows of Q and K are normalised, as Swin V2 has them
@@ -66,8 +67,8 @@ Parts build(GraphBuilder& b, const Block& block) {
   }
   ValueId rows = parts.windows;
   if (block.norm)
-    rows = b.node("LayerNormalization", {rows, b.weights({c}), b.weights({c})}, {{"axis", std::int64_t{-1}}}, 17);
-  if (block.rms) rows = b.node("RMSNormalization", {rows, b.weights({c})}, {{"axis", std::int64_t{-1}}}, 23);
+    rows = b.node("LayerNormalization", {rows, b.weights({c}), b.weights({c})}, {{"axis", block.norm_axis}}, 17);
+  if (block.rms) rows = b.node("RMSNormalization", {rows, b.weights({c})}, {{"axis", block.norm_axis}}, 23);
   parts.qkv = project(b, rows, c, 3 * c);
   const ValueId all = transpose(b, reshape(b, parts.qkv, {count, window, 3, heads, size}), {2, 0, 3, 1, 4});
   ValueId each[3];
@@ -150,6 +151,9 @@ TEST_CASE("fuse_windows/rolled_windows_with_masks") {
 TEST_CASE("fuse_windows/steps_of_rows_between") {
   check_joined({.n = 2, .roll = 1, .roll_back = -1, .gelu = true, .norm = true, .added = {1, 1, c}});
   check_joined({.n = 2, .roll = 1, .roll_back = -1, .rms = true});
+  // As fuse_layer_norm gives it; the image has another rank than the windows.
+  check_joined({.n = 2, .roll = 1, .roll_back = -1, .norm = true, .norm_axis = 2});
+  check_joined({.n = 2, .rms = true, .norm_axis = 2, .channels_first = true, .sums = true});
 }
 
 TEST_CASE("fuse_windows/of_images_in_channels_first") {
@@ -195,6 +199,7 @@ TEST_CASE("fuse_windows/others_stay") {
   SUBCASE("a constant for each token of a window") { b.output(build(b, {.added = {window, c}}).y); }
   SUBCASE("a constant for each window") { b.output(build(b, {.added = {6, 1, c}}).y); }
   SUBCASE("a constant of more axes") { b.output(reshape(b, build(b, {.added = {1, 1, 1, 1, c}}).y, {96, c})); }
+  SUBCASE("a norm over all of a window") { b.output(build(b, {.norm = true, .norm_axis = 1}).y); }
   SUBCASE("a sum with the image's other order") {
     const Parts parts = build(b, {});
     b.output(b.node("Add", {reshape(b, parts.x, {6, window, c}), reshape(b, parts.y, {6, window, c})}));

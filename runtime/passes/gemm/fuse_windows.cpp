@@ -167,10 +167,11 @@ class Windows {
       return std::vector<std::size_t>(projects ? 1 : 0);
     }
     const bool normalises = node.type() == "LayerNormalization" || node.type() == "RMSNormalization";
-    if ((node.op->elementwise_inputs() == 0 && !normalises) || node.outputs.size() != 1 ||
-        integer_attribute(*node.op, "axis").value_or(-1) != -1)
-      return {};
     const int rank = shape_of(y).rank();
+    const std::int64_t axis = integer_attribute(*node.op, "axis").value_or(-1);
+    if ((node.op->elementwise_inputs() == 0 && !normalises) || node.outputs.size() != 1 ||
+        (axis != -1 && !(normalises && axis == rank - 1)))
+      return {};
     const auto map = node.op->axis_map(graph_.input_infos(node), shape_of(y));
     std::vector<std::size_t> list;
     for (std::size_t i = 0; i < node.inputs.size() && map; ++i) {
@@ -181,8 +182,8 @@ class Windows {
       if (!constant) list.push_back(i);
       if (constant ? followed.parameter : shape_of(id) == shape_of(y)) continue;
       if (!constant) return {};
-      for (int axis = 0; axis + 1 < rank; ++axis)
-        if (!followed.stretched[static_cast<std::size_t>(axis)]) return {};
+      for (std::size_t at = 0; at + 1 < static_cast<std::size_t>(rank); ++at)
+        if (!followed.stretched[at]) return {};
     }
     return list;
   }
@@ -288,6 +289,8 @@ class Windows {
         inputs[AttentionOp::rows] =
             edit_.add_constant(node.name + ":rows", Tensor::of<std::int32_t>(shape, std::span(table)));
         op = make_attention_op(*p, shape_of(x).with(rank_of(x) - 1, p->heads * p->value_size));
+      } else if (integer_attribute(*op, "axis").value_or(-1) != -1) {  // a last axis, and x may have another rank
+        op = with_attributes(*op, {{"axis", std::int64_t{-1}}}, inputs.size());
       }
       last = now[node.outputs[0]] =
           edit_.add_node(node.name, std::move(op), std::move(inputs), graph_.value(node.outputs[0]).file_type);
