@@ -79,9 +79,9 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
   return tile.m / 64 / tile.consumers * tile.n / 2 + tile.n / 4 <= (tile.consumers <= wgmma_consumers ? 128 : 48);
 }
 
-/// Factor of the time that a tile's rate says. Below 1 for 1x1 of 16 bits by 128x96. For filters of several taps above 1
-/// for 256x32, for half-empty tiles, for 192x64, 256x64 and 128x128 in few waves, and for sets of groups without stride
-/// (few channels, read from L2 once a tap). Cases: docs/results/cuda-cost-model-cases-2026-11-27.csv.
+/// Factor of the time that a tile's rate says. Below 1 for 1x1 of 16 bits by 128x96. For filters of several taps above
+/// 1 for 256x32, for half-empty tiles, for 192x64, 256x64 and 128x128 in few waves, and for sets of groups without
+/// stride (few channels, read from L2 once a tap). Cases: docs/results/cuda-cost-model-cases-2026-11-27.csv.
 double windows_cost(const ConvProblem& problem, std::int64_t together, const WgmmaTileShape& tile, double waves);
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
