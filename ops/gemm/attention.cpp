@@ -12,6 +12,7 @@
 #include "base/cuda/has_wgmma.h"
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
+#include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/attention_bias.h"
 #include "ops/gemm/attention_cuda.h"
@@ -297,14 +298,16 @@ std::shared_ptr<const Op> make_attention_op(const AttentionProblem& p, const Sha
 
 namespace {
 
-double tolerance(const Problem& node) {
+double tolerance(const Problem& node, bool tf32) {
   const AttentionProblem p = attention_problem(node);
   const DType type = node.inputs()[AttentionOp::q].type.dtype;
+  const auto sum = tf32 ? tf32_sum_tolerance : sum_tolerance;
   if (p.linear_epsilon) return sum_tolerance(p.head_size) + 2 * sum_tolerance(p.keys);  // of values and of divisors
   const bool rounded = type == DType::f16 || type == DType::bf16;                       // the powers, to multiply by V
-  const double norms = p.qk_norm_epsilon ? sum_tolerance(p.head_size) : 0;  // two roots of sums: half of each
-  return norms + sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
+  const double norms = p.qk_norm_epsilon ? sum(p.head_size) : 0;  // two roots of sums: half of each
+  return norms + sum(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum(p.keys));
 }
+double tolerance(const Problem& node) { return tolerance(node, false); }
 
 /// The CUDA kernels count in 31 bits within a head.
 std::optional<std::string> refuse_cuda(const Problem& node) {
@@ -354,6 +357,28 @@ void prepare(const Problem& node, const Candidate&, std::span<std::byte> to) {
   write_bias_tiles(attention_problem(node), {bits, static_cast<std::size_t>(bias.elems())}, minus_infinity, to);
 }
 
+// Of float32 with keys in tiles "tf32=no" or "tf32=yes", whether products round their operands; else empty.
+bool in_tiles(const Problem& node, const AttentionProblem& p) {
+  return node.inputs()[AttentionOp::q].type.dtype == DType::f32 && !p.linear_epsilon && !p.between_channels &&
+         cuda::fits_attention_tiles(p);
+}
+Offer offer_cuda(const Problem& node, const Target& target) {
+  const AttentionProblem p = attention_problem(node);
+  Candidate candidate;
+  bool tf32 = false;
+  if (in_tiles(node, p)) {
+    tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
+    candidate.config = ConfigWriter().add("tf32", tf32).str();
+  }
+  candidate.inputs.assign(node.inputs().size(), formats::nchw);
+  candidate.outputs = {formats::nchw};
+  candidate.workspace_bytes = p.between_channels ? cuda::channel_attention_workspace(p) : 0;
+  candidate.estimated_us = target.device.launch_us + node.bytes() / target.device.bytes_per_us;
+  candidate.tolerance = tolerance(node, tf32);
+  candidate.reads = reads(node);
+  return candidate;
+}
+
 std::unique_ptr<const BoundKernel> bind_channels_cuda(const Binding& binding) {
   const auto inputs = binding.problem.inputs();
   const AttentionProblem p = attention_problem(binding.problem);
@@ -371,9 +396,16 @@ std::unique_ptr<const BoundKernel> bind_channels_cuda(const Binding& binding) {
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const auto inputs = binding.problem.inputs();
-  if (attention_problem(binding.problem).between_channels) return bind_channels_cuda(binding);
-  return bound([p = attention_problem(binding.problem), wgmma = cuda::has_wgmma(binding.device),
-                tiles = takes_tiles(binding.candidate), k = AttentionOp::holder(inputs, AttentionOp::k),
+  const AttentionProblem problem = attention_problem(binding.problem);
+  cuda::AttentionMeans means{.wgmma = cuda::has_wgmma(binding.device)};
+  if (in_tiles(binding.problem, problem)) {
+    ConfigReader reader(binding.candidate.config);
+    means.tf32 = reader.flag("tf32");
+    reader.finish();
+  }
+  if (problem.between_channels) return bind_channels_cuda(binding);
+  return bound([p = problem, means, tiles = takes_tiles(binding.candidate),
+                k = AttentionOp::holder(inputs, AttentionOp::k),
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
     if constexpr (cuda_built) {
       const Tensor& q = run.inputs[AttentionOp::q];
@@ -383,19 +415,23 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
       cuda::AttentionBias bias{.data = run.blob, .tiles = tiles};
       if (!tiles) bias.data = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
       const std::int32_t* const rows = p.rows_n > 0 ? run.in<std::int32_t>(AttentionOp::rows) : nullptr;
-      cuda::attention(*run.cuda, p, wgmma, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
+      cuda::attention(*run.cuda, p, means, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
                       run.outputs[0].data());
     }
   });
 }
 
-constexpr std::array kernels = on_both({.types = dtypes<Types<float>>,
-                                        .more_on_cuda = dtypes<HalfTypes>,
-                                        .tolerance_for = tolerance,
-                                        .reads_for = reads,
-                                        .blob = blob,
-                                        .prepare = prepare},
-                                       bind_attention_cpu, bind_cuda, refuse_cuda);
+constexpr std::array kernels = [] {
+  std::array rows = on_both({.types = dtypes<Types<float>>,
+                             .more_on_cuda = dtypes<HalfTypes>,
+                             .tolerance_for = tolerance,
+                             .reads_for = reads,
+                             .blob = blob,
+                             .prepare = prepare},
+                            bind_attention_cpu, bind_cuda, refuse_cuda);
+  rows[1].offer = offer_cuda;
+  return rows;
+}();
 
 }  // namespace
 

@@ -2,8 +2,9 @@
 // sum are corrected from block to block (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
 // et al., "FlashAttention", 2022).
 //
-// Here float32, and heads of many channels; 16 bits: attention_tma.cu, attention_wgmma.cu, attention_mma.cu. Between
-// channels: channel_attention.cu.
+// Here the choice among them, and rows that are no multiples of 16 bytes and heads of many channels; float32:
+// attention_tiles.cu; 16 bits: attention_tma.cu, attention_wgmma.cu, attention_mma.cu. Between channels:
+// channel_attention.cu.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -164,8 +165,9 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
 
 }  // namespace
 
-void attention(const Context& context, const AttentionProblem& p, bool wgmma, DType dtype, const void* q, const void* k,
-               const void* v, const AttentionBias& prepared, const std::int32_t* rows, void* y) {
+void attention(const Context& context, const AttentionProblem& p, const AttentionMeans& means, DType dtype,
+               const void* q, const void* k, const void* v, const AttentionBias& prepared, const std::int32_t* rows,
+               void* y) {
   const void* const bias = prepared.data;
   if (p.n == 0 || p.heads == 0 || p.queries == 0 || p.value_size == 0) return;
   AttentionCall call = call_of(p, rows);
@@ -181,10 +183,14 @@ void attention(const Context& context, const AttentionProblem& p, bool wgmma, DT
     // Biases are where sums of products begin, and are scaled with them.
     for (float& scale : call.scales)
       if (std::abs(scale) < 1e-20F) scale = std::copysign(1e-20F, scale);
-    if (!wgmma || !attention_wgmma(context, p, call, dtype, q, k, v, bias, y))
+    if (!means.wgmma || !attention_wgmma(context, p, call, dtype, q, k, v, bias, y))
       attention_mma(context, p, call, dtype, q, k, v, bias, y);
     return;
   }
+  const auto floats = [](const void* data) { return static_cast<const float*>(data); };
+  if (dtype == DType::f32 && attention_tiles(context, p, call, means.tf32, floats(q), floats(k), floats(v),
+                                             floats(bias), static_cast<float*>(y)))
+    return;
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     start(context, p, call, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(bias), static_cast<T*>(y));

@@ -123,6 +123,9 @@ bool attention_wgmma(const Context& context, const AttentionProblem& problem, At
 /// is not positive.
 bool attention_tma(const Context& context, const AttentionProblem& problem, const AttentionCall& call, DType dtype,
                    const AttentionTiles& shape, const void* q, const void* k, const void* v, const void* bias, void* y);
+/// attention() for float32 with keys in tiles; false: an operand is not aligned, or !fits_attention_tiles().
+bool attention_tiles(const Context& context, const AttentionProblem& problem, AttentionCall call, bool tf32,
+                     const float* q, const float* k, const float* v, const float* bias, float* y);
 /// attention() for 16 bits on tensor cores.
 void attention_mma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
                    const void* q, const void* k, const void* v, const void* bias, void* y);

@@ -15,7 +15,7 @@ struct Context;
 /// Channels of a head, of Q and K or of V: as many as a warp's registers hold.
 inline constexpr std::int64_t most_attention_channels = 256;
 
-/// Channels of a head that the kernels of 16 bits take.
+/// Channels of a head that the kernels of 16 bits, and those of float32 in tiles of keys, take.
 inline constexpr std::int64_t most_mma_channels = 128;
 
 /// Whether the kernels of 16 bits count a token's stride in 31 bits and hold its channels.
@@ -24,17 +24,33 @@ inline bool on_tensor_cores(const AttentionProblem& p) {
          std::max(p.k.token, p.v.token) <= std::numeric_limits<std::int32_t>::max();
 }
 
+/// Whether the kernels of float32 that take keys in tiles, and alone multiply in TF32, hold its channels and read its
+/// rows 16 bytes at a time.
+inline bool fits_attention_tiles(const AttentionProblem& p) {
+  const auto in_quads = [](const AttentionOperand& operand, std::int64_t channels) {
+    return (channels | operand.offset | operand.batch | operand.head | operand.token) % 4 == 0;
+  };
+  return std::min(p.head_size, p.value_size) > 0 && on_tensor_cores(p) && p.keys > 0 && in_quads(p.q, p.head_size) &&
+         in_quads(p.k, p.head_size) && in_quads(p.v, p.value_size) && in_quads(p.y, p.value_size);
+}
+
 /// `data` may be null. `tiles`: prepared (ops/gemm/attention_bias.h), of 16 bits.
 struct AttentionBias {
   const void* data = nullptr;
   bool tiles = false;
 };
 
+/// What attention's kernels may use.
+struct AttentionMeans {
+  bool wgmma = false;  ///< whether the device has it (has_wgmma.h)
+  bool tf32 = false;   ///< float32: operands of products are rounded to TF32 where fits_attention_tiles()
+};
+
 /// Device addresses of `dtype`: float32, float16 or bfloat16. Sums, scores and powers are in float32; of 16 bits,
 /// powers are rounded before they are multiplied by V, and y once. `rows` (AttentionProblem::rows_n) may be null.
-/// `wgmma`: whether the device has it (has_wgmma.h).
-void attention(const Context& context, const AttentionProblem& problem, bool wgmma, DType dtype, const void* q,
-               const void* k, const void* v, const AttentionBias& bias, const std::int32_t* rows, void* y);
+void attention(const Context& context, const AttentionProblem& problem, const AttentionMeans& means, DType dtype,
+               const void* q, const void* k, const void* v, const AttentionBias& bias, const std::int32_t* rows,
+               void* y);
 
 /// Channels of a head, of Q and K or of V, where linear_epsilon is set: as many as a block sums up in registers.
 inline constexpr std::int64_t most_linear_attention_channels = 32;

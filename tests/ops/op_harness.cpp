@@ -251,17 +251,25 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
     const auto run_kernels = [&] {
       std::string refusals;
       int calls = 0;
-      for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
-        for (const std::string& refusal : for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
-               ++calls;
-               const std::string where = fmt::format("{} ({})", name, call.str());
-               const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
-               const std::int64_t reach = oracle::tile_reach(call.str());
-               for (std::size_t i = 0; i < outputs.size(); ++i)
-                 compare(outputs[i], exact(reach)[i], std::min(limit, call.candidate.tolerance),
-                         fmt::format("{}, output {}", where, i));
-             }))
+      const auto run_call = [&](const Call& call, bool tf32) {
+        ++calls;
+        const std::string where = fmt::format("{} ({})", name, call.str());
+        const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
+        const std::int64_t reach = oracle::tile_reach(call.str());
+        const double bound = tf32 ? call.candidate.tolerance : std::min(limit, call.candidate.tolerance);
+        for (std::size_t i = 0; i < outputs.size(); ++i)
+          compare(outputs[i], exact(reach)[i], bound, fmt::format("{}, output {}", where, i));
+      };
+      for (const Kernel* kernel : kernels_of(op->type(), runner.device())) {
+        for (const std::string& refusal :
+             for_each_call(runner, problem, *kernel, 2, [&](const Call& call) { run_call(call, false); }))
           refusals += " " + refusal + ";";
+        if (runner.device() == DeviceKind::cpu || half) continue;
+        const auto where_it_differs = [&](const Call& call) {  // from fp32, within the tolerance that it states
+          if (call.candidate.config.find("tf32=yes") != std::string::npos) run_call(call, true);
+        };
+        (void)for_each_call(runner, problem, *kernel, 2, where_it_differs, {.multiply = Numerics::Multiply::tf32});
+      }
       if (calls > 0) return;
       if (runner.device() == DeviceKind::cuda)
         check_cuda_refusal(op->type(), refusals, name);
