@@ -1,8 +1,8 @@
 // Attention of float32, and of float32 with products in TF32, for heads of up to 128 channels in rows of 16-byte units.
 //
-// A warp has 16 queries, and a tile of 56 or 64 keys at a time, whose K and V come to shared memory; V's copy runs
-// while the scores are computed, the next K's while they are multiplied by V. A lane holds some rows and keys of the
-// scores in registers: those that its products leave there.
+// A warp has 16 queries, and a tile of 56 or 64 keys at a time, whose K, V and biases come to shared memory; V's copy
+// runs while the scores are computed, the next K's while they are multiplied by V. A lane holds some rows and keys of
+// the scores in registers: those that its products leave there.
 
 #include <algorithm>
 #include <cmath>
@@ -44,16 +44,38 @@ __device__ void round_rows(float* rows, int tokens) {
   }
 }
 
+/// Floats from one of a warp's queries to the next in its biases, [16][tile].
+template <int tile>
+constexpr int bias_stride = tile + 4;
+
+/// to [16][bias_stride] = biases of a warp's queries, `step` apart from `from` on, and of `here` keys of a tile; by the
+/// warp. `rows`: queries that exist, of which the last stands for those behind it.
+template <int tile>
+__device__ void copy_biases(float* to, const float* from, int step, int rows, int here, bool quads, int lane) {
+  if (quads) {
+    constexpr int packs = tile / 4;
+    for (int i = lane; i < warp_rows * packs; i += warp_threads) {
+      const int row = i / packs, c = i % packs * 4;
+      const bool valid = c < here;
+      copy_async<4>(to + row * bias_stride<tile> + c, valid ? from + min(row, rows - 1) * step + c : from, valid);
+    }
+    return;
+  }
+  for (int row = 0; row < warp_rows; ++row)
+    for (int c = lane; c < here; c += warp_threads)
+      copy_async<1>(to + row * bias_stride<tile> + c, from + min(row, rows - 1) * step + c, true);
+}
+
 /// Products of floats by FMA: a lane has four queries, every eighth key, and of 32 channels four.
 template <int width_, int groups>
 struct FloatWarp {
   static constexpr bool rounds = false;
+  static constexpr int blocks = width_ == 32 ? 4 : 1;  ///< a multiprocessor, at least
   static constexpr int width = width_, tile = groups * 8, lanes = 8, rows = 4, keys = groups, channels = width / 8;
-  static constexpr int k_stride = width + 4, v_stride = width + 4, power_stride = tile + 4;
-  /// Of a warp: its queries, then its powers.
-  static constexpr int own_floats = warp_rows * (width + 4 + power_stride);
+  static constexpr int k_stride = width + 4, v_stride = width + 4;
+  static constexpr int query_floats = warp_rows * (width + 4);  ///< of a warp, in shared memory
 
-  float* own;
+  float* own;  ///< the warp's queries
   int lane;
   float score[rows][keys], held[rows][channels] = {};
 
@@ -62,7 +84,6 @@ struct FloatWarp {
   __device__ static int channel(int lane, int c) { return c / 4 * 32 + lane % 8 * 4 + c % 4; }
 
   __device__ float* query(int i) { return own + row(lane, i) * (width + 4); }
-  __device__ float* powers(int i) { return own + warp_rows * (width + 4) + row(lane, i) * power_stride; }
 
   __device__ void load(const float* const (&q)[rows], int head_size, float (&squares)[rows]) {
 #pragma unroll
@@ -94,17 +115,19 @@ struct FloatWarp {
       }
     }
   }
-  __device__ void add_values(const float* v_rows, int here) {
+  /// `biases` [16][bias_stride], the warp's, which the powers replace: each lane what it alone has read.
+  __device__ void add_values(const float* v_rows, float* biases, int here) {
 #pragma unroll
     for (int i = 0; i < rows; ++i)
 #pragma unroll
-      for (int j = 0; j < keys; ++j) powers(i)[key(lane, j)] = score[i][j];
+      for (int j = 0; j < keys; ++j) biases[row(lane, i) * bias_stride<tile> + key(lane, j)] = score[i][j];
     __syncwarp();
 #pragma unroll 1
     for (int first = 0; first < here; first += 4) {
       float4 p[rows];
 #pragma unroll
-      for (int i = 0; i < rows; ++i) p[i] = *reinterpret_cast<const float4*>(powers(i) + first);
+      for (int i = 0; i < rows; ++i)
+        p[i] = *reinterpret_cast<const float4*>(biases + row(lane, i) * bias_stride<tile> + first);
 #pragma unroll
       for (int l = 0; l < 4; ++l)
 #pragma unroll
@@ -131,10 +154,11 @@ struct FloatWarp {
 template <int width_, int groups>
 struct Tf32Warp {
   static constexpr bool rounds = true;
+  static constexpr int blocks = width_ == 32 ? 4 : 1;
   static constexpr int width = width_, tile = groups * 8, lanes = 4, rows = 2, keys = 2 * groups, channels = width / 4;
   // Without bank conflicts: 8 lanes read 2 rows of K, 16 bytes each; 32 lanes read 8 floats of 4 pairs of rows of V.
   static constexpr int k_stride = width + 16, v_stride = width + 4;
-  static constexpr int own_floats = 0;
+  static constexpr int query_floats = 0;  ///< they are in registers
 
   float* own;
   int lane;
@@ -176,7 +200,7 @@ struct Tf32Warp {
       for (int i = 0; i < 4; ++i) score[i / 2][group * 2 + i % 2] = sums[i];
     }
   }
-  __device__ void add_values(const float* v_rows, int here) {
+  __device__ void add_values(const float* v_rows, float*, int here) {
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
       if (group * 8 >= here) break;
@@ -194,16 +218,19 @@ struct Tf32Warp {
   __device__ static float power(float x) { return approximate_exp2(x); }
 };
 
+/// Floats of a warp's own in shared memory: its queries, its biases.
+template <class Warp>
+constexpr int own_floats = Warp::query_floats + warp_rows* bias_stride<Warp::tile>;
 /// Floats of shared memory: K, V, the norms of keys, and what the warps have to themselves.
 template <class Warp>
 constexpr int shared_floats(int warps) {
-  return Warp::tile * (Warp::k_stride + Warp::v_stride + 1) + warps * Warp::own_floats;
+  return Warp::tile * (Warp::k_stride + Warp::v_stride + 1) + warps * own_floats<Warp>;
 }
 
 template <class Warp>
-__global__ void __launch_bounds__(most_warps* warp_threads)
+__global__ void __launch_bounds__(most_warps* warp_threads, Warp::blocks)
     attend(const float* q, const float* k, const float* v, const float* bias, float* y,
-           const __grid_constant__ AttentionCall call) {
+           const __grid_constant__ AttentionCall call, bool bias_quads) {
   wait_for_previous();
   let_next_start();
   constexpr int rows = Warp::rows, keys = Warp::keys, tile = Warp::tile;
@@ -222,27 +249,34 @@ __global__ void __launch_bounds__(most_warps* warp_threads)
                                              call.head_size);
     commit_copies();
   };
+  float* const own = of_keys + tile + warp * own_floats<Warp>;
+  float* const biases = own + Warp::query_floats;
+  const bool biased = call.bias_n > 0 && first < call.queries;
+  const float* const bias_first = bias + (biased ? place.of_bias(call, first) : 0);
   const auto fetch_v = [&](int from) {
-    if (from < call.keys)
+    if (from < call.keys) {
       copy_rows<Warp::width, Warp::v_stride>(v_rows, v_first, call.v.token, place.table, from, tile, call.keys,
                                              call.value_size);
+      if (biased)
+        copy_biases<tile>(biases, bias_first + from, call.bias_queries == 1 ? 0 : call.keys, call.queries - first,
+                          min(call.keys - from, tile), bias_quads, lane);
+    }
     commit_copies();
   };
   fetch_k(0);
   fetch_v(0);
 
   Warp part;
-  part.own = of_keys + tile + warp * Warp::own_floats;
+  part.own = own;
   part.lane = lane;
   int lies[rows];  // the rows of this lane's queries; of those behind the last, the last's
-  const float *from[rows], *biases[rows];
+  const float* from[rows];
   float scale[rows], most[rows], sum[rows] = {};
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
     const int query = min(first + Warp::row(lane, i), call.queries - 1);
     lies[i] = row_of(place.table, query);
     from[i] = q + place.of(call.q) + lies[i] * call.q.token;
-    biases[i] = call.bias_n > 0 ? bias + place.of_bias(call, query) : nullptr;
     most[i] = -INFINITY;
   }
   float squares[rows];
@@ -273,6 +307,8 @@ __global__ void __launch_bounds__(most_warps* warp_threads)
     }
     __syncthreads();
     fetch_k(begin + tile);
+    wait_for_copies<1>();
+    __syncwarp();  // biases
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       float top = -INFINITY;
@@ -283,7 +319,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads)
         if (key < here) {
           s = part.score[i][j] * scale[i];
           if (call.epsilon > 0) s *= of_keys[key];
-          if (call.bias_n > 0) s = fmaf(biases[i][begin + key], log2_e, s);
+          if (biased) s = fmaf(biases[Warp::row(lane, i) * bias_stride<tile> + key], log2_e, s);
         }
         part.score[i][j] = s;
         top = fmaxf(top, s);
@@ -299,10 +335,9 @@ __global__ void __launch_bounds__(most_warps* warp_threads)
 #pragma unroll
       for (float& value : part.held[i]) value *= grown;
     }
-    wait_for_copies<1>();
     if constexpr (Warp::rounds) round_rows<Warp::width, Warp::v_stride>(v_rows, tile);
     __syncthreads();
-    part.add_values(v_rows, here);
+    part.add_values(v_rows, biases, here);
     __syncthreads();
     fetch_v(begin + tile);
   }
@@ -340,7 +375,8 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
   const std::size_t bytes = static_cast<std::size_t>(shared_floats<Warp>(warps)) * sizeof(float);
   allow_shared_bytes(attend<Warp>, bytes);
   launch(context, attend<Warp>, dim3(static_cast<unsigned>(p.n * p.heads * call.blocks)),
-         dim3(static_cast<unsigned>(warps * warp_threads)), bytes, q, k, v, bias, y, call);
+         dim3(static_cast<unsigned>(warps * warp_threads)), bytes, q, k, v, bias, y, call,
+         p.keys % 4 == 0 && quad_aligned(bias));
 }
 
 }  // namespace

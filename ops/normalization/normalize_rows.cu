@@ -7,8 +7,8 @@
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
 #include "ops/core/activation.cuh"
-#include "ops/normalization/normalize_half_rows.h"
 #include "ops/normalization/normalize_held_images.h"
+#include "ops/normalization/normalize_short_rows.h"
 #include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
@@ -264,9 +264,9 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
                     const void* residual) {
   if (rows == 0) return;
   if constexpr (may_be_added_to<Affine>)
-    if (dtype != DType::f32 && affine.mean == nullptr && affine.inverse_deviation == nullptr &&
-        normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, residual, epsilon,
-                            rows, length))
+    if (affine.mean == nullptr && affine.inverse_deviation == nullptr &&
+        normalize_short_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, residual, epsilon,
+                             rows, length))
       return;
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     const auto with = [&](const auto& of) {

@@ -456,6 +456,22 @@ TEST_CASE("layer_norm/lengths_of_rows") {
   for (const std::int64_t length : {3, 96}) check_op(layer_norm({5003, length}, 1, seed += 3));
 }
 
+// Without its statistics: CUDA then sums rows that a warp holds in float32, and in double where squares leave its
+// range.
+TEST_CASE("layer_norm/short_rows") {
+  unsigned seed = 1;
+  const auto alone = [&](std::int64_t rows, std::int64_t length, double mean, double size, double epsilon) {
+    OpCase c = layer_norm({rows, length}, -1, seed += 3, length % 8 != 0, mean);
+    for (float& value : c.inputs[0].values<float>()) value = static_cast<float>(value * size);
+    c.attributes[1].second = epsilon;
+    c.outputs = 1;
+    return c;
+  };
+  for (const std::int64_t length : {4, 12, 96, 260, 384, 768, 1000, 1024, 1028})
+    for (const double mean : {0.0, 100.0, 1e4}) check_op(alone(length == 96 ? 5003 : 7, length, mean, 1, 1e-5));
+  for (const double size : {1e25, 1e-25, 1e36}) check_op(alone(9, 96, 0.5, size, 1e-38));
+}
+
 TEST_CASE("layer_norm/scales_that_broadcast") {
   unsigned seed = 1;
   const Shape x{2, 3, 4, 5};
