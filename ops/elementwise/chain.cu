@@ -3,7 +3,7 @@
 // flight. With all operands loaded first, instructions were the limit, 72 an element: x * gate + a + b of
 // 64x96x56x56, fp16, took 101 us on an H200.
 
-#include <algorithm>
+#include <cstdint>
 
 #include "ops/core/scalar_math.h"
 #include "ops/elementwise/binary_kinds.h"
@@ -18,11 +18,51 @@ namespace {
 
 using Kind = ChainFunction::Kind;
 
+/// What most chains consist of is apart from the switch, whose code exceeds the caches of instructions.
+enum class Step : std::uint8_t {
+  affine,  ///< v * a + b
+  Mul,
+  Add,
+  hold,  ///< the operand is kept for the ScaleShift that follows
+  any
+};
+
+struct DeviceFunction {
+  Step step = Step::any;
+  std::uint8_t operand = 0;  ///< its first
+  ChainFunction f = {};
+};
+
 /// A chain as a kernel argument.
 struct DeviceChain {
   std::int32_t count = 0;
-  ChainFunction at[most_chain_functions] = {};
+  DeviceFunction at[most_chain_functions + most_chain_operands / 2] = {};
+  std::uint8_t operands = 0;
   std::uint32_t floats = 0;  ///< bit i: operand i is float32 beside 16 bits
+
+  void add(Step step, const ChainFunction& f) {
+    at[count++] = {step, operands, f};
+    operands += f.inputs;
+  }
+  /// A sum, difference or product with a number is v * a + b with the same bits.
+  void add(ChainFunction f) {
+    const bool number = f.inputs == 0, difference = f.kind == Kind::Sub;
+    if (number && f.kind == Kind::Mul) {
+      f.b = -0.0F;
+      return add(Step::affine, f);
+    }
+    if (number && (f.kind == Kind::Add || difference)) {
+      f.b = difference && !f.reversed ? -f.a : f.a;
+      f.a = difference && f.reversed ? -1.0F : 1.0F;
+      return add(Step::affine, f);
+    }
+    if (f.kind == Kind::ScaleShift) {
+      f.inputs = 1;
+      add(Step::hold, f);
+    }
+    const bool common = !f.reversed && (f.kind == Kind::Mul || f.kind == Kind::Add);
+    add(!common ? Step::any : f.kind == Kind::Mul ? Step::Mul : Step::Add, f);
+  }
 };
 
 template <typename T>
@@ -40,26 +80,52 @@ __device__ T from_float(float value) {
     return value;
 }
 
-/// v = the chain of v. fetch(i, values) gives the elements of operand i.
+/// v = the chain of v. fetch(i, values) gives the elements of operand i. `held`, in shared memory, has n for each
+/// thread, which would take a fifth of the registers.
 template <int n, typename Fetch>
-__device__ void run_chain(const DeviceChain& chain, float (&v)[n], const Fetch& fetch) {
+__device__ void run_chain(const DeviceChain& chain, float (&v)[n], float* held, const Fetch& fetch) {
   const auto each = [&](auto of) {
 #pragma unroll
     for (int k = 0; k < n; ++k) v[k] = of(v[k]);
   };
-  int operand = 0;
 #pragma unroll 1
   for (int i = 0; i < chain.count; ++i) {
-    const ChainFunction f = chain.at[i];
-    float w[n], factor[n];
+    const auto& [step, operand, f] = chain.at[i];
+    if (step == Step::affine) {
+      each([&](float x) { return fmaf(x, f.a, f.b); });
+      continue;
+    }
+    float w[n];
+    if (f.inputs != 0) {
+      fetch(operand, w);
+      if (step == Step::Mul) {
 #pragma unroll
-    for (int k = 0; k < n; ++k) w[k] = f.a;
-#pragma unroll 1
-    for (int input = 0; input < f.inputs; ++input) {
-      if (input > 0)
+        for (int k = 0; k < n; ++k) v[k] *= w[k];
+        continue;
+      }
+      if (step == Step::Add) {
 #pragma unroll
-        for (int k = 0; k < n; ++k) factor[k] = w[k];
-      fetch(operand++, w);
+        for (int k = 0; k < n; ++k) v[k] += w[k];
+        continue;
+      }
+      if (step == Step::hold) {
+#pragma unroll
+        for (int k = 0; k < n; ++k) held[k * elementwise_threads + threadIdx.x] = w[k];
+        continue;
+      }
+    } else if (f.kind == Kind::activation) {
+      switch (f.activation) {
+#define LENSLET_CASE(NAME, ...)                                                                         \
+  case Activation::Kind::NAME:                                                                          \
+    each([&](float x) { return activated<Activation::Kind::NAME>(ScalarMath<float>(), x, f.a, f.b); }); \
+    break;
+        LENSLET_ACTIVATIONS(LENSLET_CASE)
+#undef LENSLET_CASE
+      }
+      continue;
+    } else {
+#pragma unroll
+      for (int k = 0; k < n; ++k) w[k] = f.a;
     }
     if (f.reversed) {
 #pragma unroll
@@ -71,21 +137,13 @@ __device__ void run_chain(const DeviceChain& chain, float (&v)[n], const Fetch& 
     }
     switch (f.kind) {
       case Kind::activation:
-        switch (f.activation) {
-#define LENSLET_CASE(NAME, ...)                                                                         \
-  case Activation::Kind::NAME:                                                                          \
-    each([&](float x) { return activated<Activation::Kind::NAME>(ScalarMath<float>(), x, f.a, f.b); }); \
-    break;
-          LENSLET_ACTIVATIONS(LENSLET_CASE)
-#undef LENSLET_CASE
-        }
-        break;
+        break;  // done
       case Kind::Square:
         each([](float x) { return x * x; });
         break;
       case Kind::ScaleShift:
 #pragma unroll
-        for (int k = 0; k < n; ++k) v[k] = fmaf(v[k], factor[k], w[k]);
+        for (int k = 0; k < n; ++k) v[k] = fmaf(v[k], held[k * elementwise_threads + threadIdx.x], w[k]);
         break;
 #define LENSLET_CASE(NAME)                     \
   case Kind::NAME:                             \
@@ -123,12 +181,13 @@ __global__ void __launch_bounds__(elementwise_threads)
   wait_for_previous();
   let_next_start();
   constexpr int pack = any_pack_elems<T>, count = any_thread_elems<T> / pack, n = pack * count;
+  __shared__ float held[n * elementwise_threads];
   const std::uint32_t packs = elems / pack;
   const std::uint32_t first = blockIdx.x * (count * elementwise_threads) + threadIdx.x;
   if (first < packs) {
     float v[n];
     packs_at<T, pack, count>(operands.at[0], first, packs, v);
-    run_chain(chain, v, [&](int i, float(&to)[n]) {
+    run_chain(chain, v, held, [&](int i, float(&to)[n]) {
       const Operand& operand = operands.at[1 + i];
       if (is_half<T> && (chain.floats >> i & 1) != 0)
         packs_at<float, pack, count>(operand, first, packs, to);
@@ -153,7 +212,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   const std::uint32_t rest = packs * pack + threadIdx.x;  // the last elems % pack
   if (blockIdx.x == gridDim.x - 1 && rest < elems) {
     float v[1]{element_at<T>(operands.at[0], rest)};
-    run_chain(chain, v, [&](int i, float(&to)[1]) {
+    run_chain(chain, v, held, [&](int i, float(&to)[1]) {
       const Operand& operand = operands.at[1 + i];
       to[0] =
           is_half<T> && (chain.floats >> i & 1) != 0 ? element_at<float>(operand, rest) : element_at<T>(operand, rest);
@@ -168,8 +227,7 @@ void run(const Context& context, const DeviceChain& chain, const BroadcastLoops&
   constexpr int pack = any_pack_elems<T>;
   for_each_piece(loops, std::int64_t{1} << 30, [&](const Piece& piece) {
     const auto operand = [&]<typename X>(std::size_t input, std::type_identity<X>) {
-      const X* from = static_cast<const X*>(inputs[input]) + piece.offsets[input + 1];
-      return Operand{from, make_walk(piece.loops, static_cast<int>(input) + 1, aligned_as_pack<pack>(from), pack)};
+      return operand_of<pack>(piece, static_cast<int>(input) + 1, static_cast<const X*>(inputs[input]));
     };
     Operands<1 + most_chain_operands> operands{};
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -187,8 +245,8 @@ void run(const Context& context, const DeviceChain& chain, const BroadcastLoops&
 
 void chain(const Context& context, const Chain& chain, DType dtype, const BroadcastLoops& loops,
            std::span<const void* const> inputs, std::uint32_t floats, void* y) {
-  DeviceChain functions{.count = chain.count, .floats = floats};
-  std::ranges::copy(chain.at, functions.at);
+  DeviceChain functions{.floats = floats};
+  for (int i = 0; i < chain.count; ++i) functions.add(chain.at[static_cast<std::size_t>(i)]);
   dispatch(dtype, WithHalves<FloatTypes>(),
            [&]<typename T>(std::type_identity<T>) { run(context, functions, loops, inputs, static_cast<T*>(y)); });
 }

@@ -54,6 +54,7 @@ struct OfHalves {
 struct Operand {
   const void* data;
   Walk walk;
+  bool short_walk;  ///< at most three loops, and offsets below 2^32
 };
 
 template <int count>
@@ -66,6 +67,22 @@ template <typename X, int elems, int count>
 struct Packs {
   Pack<X, elems> at[count];
 };
+
+/// Offset of a pack that begins at `index`: walk.offset() in 32 bits without a loop, where that will do (biases and
+/// gates), a third of the instructions.
+__device__ inline std::int64_t pack_offset(const Operand& operand, std::uint32_t index) {
+  const Walk& walk = operand.walk;
+  if (!operand.short_walk) return walk.offset(index);
+  std::uint32_t at = 0;
+#pragma unroll
+  for (int d = 2; d > 0; --d) {
+    if (d >= walk.rank) continue;
+    const std::uint32_t outer = walk.dims[d].divide(index);
+    at += (index - outer * walk.dims[d].divisor()) * static_cast<std::uint32_t>(walk.strides[d]);
+    index = outer;
+  }
+  return at + index * static_cast<std::uint32_t>(walk.strides[0]);
+}
 
 /// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs.
 template <bool flat, int elems, int count, typename X>
@@ -99,10 +116,11 @@ __device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, st
       return gather([&](int k) { return from[k]; });
     });
   } else if (walk.form == Walk::Form::packs) {
-    each_pack(
-        [&](std::uint32_t pack) { return *reinterpret_cast<const Pack<X, elems>*>(data + walk.offset(pack * elems)); });
+    each_pack([&](std::uint32_t pack) {
+      return *reinterpret_cast<const Pack<X, elems>*>(data + pack_offset(x, pack * elems));
+    });
   } else if (walk.form == Walk::Form::splats) {
-    each_pack([&](std::uint32_t pack) { return splat(data[walk.offset(pack * elems)]); });
+    each_pack([&](std::uint32_t pack) { return splat(data[pack_offset(x, pack * elems)]); });
   } else {
     each_pack([&](std::uint32_t pack) { return gather([&](int k) { return data[walk.offset(pack * elems + k)]; }); });
   }
@@ -163,6 +181,17 @@ bool aligned_as_pack(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, pack>) == 0;
 }
 
+/// Operand `index` of the piece, `data` being its first element in all pieces.
+template <int pack, typename X>
+Operand operand_of(const Piece& piece, int index, const X* data) {
+  const X* from = data + piece.offsets[static_cast<std::size_t>(index)];
+  const Walk walk = make_walk(piece.loops, index, aligned_as_pack<pack>(from), pack);
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(piece.loops.rank); ++d)
+    last += (piece.loops.dims[d] - 1) * piece.loops.strides[static_cast<std::size_t>(index)][d];
+  return {from, walk, walk.rank <= 3 && last < std::int64_t{1} << 32};
+}
+
 /// y[i] = f(x[i]...) for the operands of `loops`, y first. f is copied to the device.
 template <Kernels kernels, typename F, typename Y, typename... X>
 void elementwise(const Context& context, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
@@ -170,11 +199,7 @@ void elementwise(const Context& context, const BroadcastLoops& loops, const F& f
   using Kernel = void(F, Y*, bool, std::uint32_t, Operands<sizeof...(X)>);
   for_each_piece(loops, std::int64_t{1} << 30, [&](const Piece& piece) {
     int index = 0;
-    const auto operand = [&](const auto* data) {
-      ++index;
-      const auto* from = data + piece.offsets[static_cast<std::size_t>(index)];
-      return Operand{from, make_walk(piece.loops, index, aligned_as_pack<pack>(from), pack)};
-    };
+    const auto operand = [&](const auto* data) { return operand_of<pack>(piece, ++index, data); };
     const Operands<sizeof...(X)> operands{{operand(x)...}};  // in braces: in this order
     Y* to = y + piece.offsets[0];
     const auto run = [&](Kernel* kernel, int elems_per_thread) {
