@@ -9,6 +9,7 @@
 #include "ops/elementwise/binary_kinds.h"
 #include "ops/elementwise/chain_cuda.h"
 #include "ops/elementwise/elementwise.cuh"
+#include "ops/elementwise/half_math.cuh"
 #include "ops/elementwise/types.h"
 #include "ops/elementwise/unary_kinds.h"
 
@@ -80,9 +81,31 @@ __device__ T from_float(float value) {
     return value;
 }
 
+template <typename T, Activation::Kind kind>
+__device__ float active(float x, float a, float b) {
+  if constexpr (is_half<T>)
+    return activated<kind>(HalfMath(), Approximate{x}, a, b).value;
+  else
+    return activated<kind>(ScalarMath<float>(), x, a, b);
+}
+template <typename T, UnaryKind kind>
+__device__ float of_one(float x) {
+  if constexpr (is_half<T> && kind == UnaryKind::Reciprocal)
+    return near_quotient(1, x);
+  else
+    return Unary<kind, float>{0, 0}(x);
+}
+template <typename T, BinaryKind kind>
+__device__ float of_two(float x, float y) {
+  if constexpr (is_half<T> && kind == BinaryKind::Div)
+    return near_quotient(x, y);
+  else
+    return BinaryOf<kind, float>()(x, y);
+}
+
 /// v = the chain of v. fetch(i, values) gives the elements of operand i. `held`, in shared memory, has n for each
 /// thread, which would take a fifth of the registers.
-template <int n, typename Fetch>
+template <typename T, int n, typename Fetch>
 __device__ void run_chain(const DeviceChain& chain, float (&v)[n], float* held, const Fetch& fetch) {
   const auto each = [&](auto of) {
 #pragma unroll
@@ -115,9 +138,9 @@ __device__ void run_chain(const DeviceChain& chain, float (&v)[n], float* held, 
       }
     } else if (f.kind == Kind::activation) {
       switch (f.activation) {
-#define LENSLET_CASE(NAME, ...)                                                                         \
-  case Activation::Kind::NAME:                                                                          \
-    each([&](float x) { return activated<Activation::Kind::NAME>(ScalarMath<float>(), x, f.a, f.b); }); \
+#define LENSLET_CASE(NAME, ...)                                                    \
+  case Activation::Kind::NAME:                                                     \
+    each([&](float x) { return active<T, Activation::Kind::NAME>(x, f.a, f.b); }); \
     break;
         LENSLET_ACTIVATIONS(LENSLET_CASE)
 #undef LENSLET_CASE
@@ -145,15 +168,15 @@ __device__ void run_chain(const DeviceChain& chain, float (&v)[n], float* held, 
 #pragma unroll
         for (int k = 0; k < n; ++k) v[k] = fmaf(v[k], held[k * elementwise_threads + threadIdx.x], w[k]);
         break;
-#define LENSLET_CASE(NAME)                     \
-  case Kind::NAME:                             \
-    each(Unary<UnaryKind::NAME, float>{0, 0}); \
+#define LENSLET_CASE(NAME)                                       \
+  case Kind::NAME:                                               \
+    each([](float x) { return of_one<T, UnaryKind::NAME>(x); }); \
     break;
         LENSLET_CHAIN_UNARY(LENSLET_CASE)
 #undef LENSLET_CASE
-#define LENSLET_CASE(NAME)                                                                                \
-  case Kind::NAME:                                                                                        \
-    _Pragma("unroll") for (int k = 0; k < n; ++k) v[k] = BinaryOf<BinaryKind::NAME, float>()(v[k], w[k]); \
+#define LENSLET_CASE(NAME)                                                                        \
+  case Kind::NAME:                                                                                \
+    _Pragma("unroll") for (int k = 0; k < n; ++k) v[k] = of_two<T, BinaryKind::NAME>(v[k], w[k]); \
     break;
         LENSLET_CHAIN_BINARY(LENSLET_CASE)
 #undef LENSLET_CASE
@@ -187,7 +210,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   if (first < packs) {
     float v[n];
     packs_at<T, pack, count>(operands.at[0], first, packs, v);
-    run_chain(chain, v, held, [&](int i, float(&to)[n]) {
+    run_chain<T>(chain, v, held, [&](int i, float(&to)[n]) {
       const Operand& operand = operands.at[1 + i];
       if (is_half<T> && (chain.floats >> i & 1) != 0)
         packs_at<float, pack, count>(operand, first, packs, to);
@@ -212,7 +235,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   const std::uint32_t rest = packs * pack + threadIdx.x;  // the last elems % pack
   if (blockIdx.x == gridDim.x - 1 && rest < elems) {
     float v[1]{element_at<T>(operands.at[0], rest)};
-    run_chain(chain, v, held, [&](int i, float(&to)[1]) {
+    run_chain<T>(chain, v, held, [&](int i, float(&to)[1]) {
       const Operand& operand = operands.at[1 + i];
       to[0] =
           is_half<T> && (chain.floats >> i & 1) != 0 ? element_at<float>(operand, rest) : element_at<T>(operand, rest);

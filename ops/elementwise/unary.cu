@@ -1,5 +1,6 @@
 #include "ops/elementwise/clip.h"
 #include "ops/elementwise/elementwise.cuh"
+#include "ops/elementwise/half_math.cuh"
 #include "ops/elementwise/types.h"
 #include "ops/elementwise/unary_cuda.h"
 
@@ -26,7 +27,9 @@ void unary(const Context& context, const UnaryFunction& f, DType dtype, const vo
       elementwise<Kernels::flat>(context, flat_loops(elems), function, static_cast<T*>(y), static_cast<const T*>(x));
     };
     if constexpr (is_half<T>)
-      with_unary<float>(f, [&]<typename F>(const F& function) { run(OfHalves<T, F>{function}); });
+      with_unary<float>(f, [&]<UnaryKind kind>(const Unary<kind, float>& function) {
+        run(OfHalves<T, HalfUnary<kind>>{{function.a, function.b}});
+      });
     else
       with_unary<T>(f, run);
   });
