@@ -307,7 +307,6 @@ double tolerance(const Problem& node, bool tf32) {
   const double norms = p.qk_norm_epsilon ? sum(p.head_size) : 0;  // two roots of sums: half of each
   return norms + sum(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum(p.keys));
 }
-double tolerance(const Problem& node) { return tolerance(node, false); }
 
 /// The CUDA kernels count in 31 bits within a head.
 std::optional<std::string> refuse_cuda(const Problem& node) {
@@ -421,17 +420,18 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-constexpr std::array kernels = [] {
-  std::array rows = on_both({.types = dtypes<Types<float>>,
-                             .more_on_cuda = dtypes<HalfTypes>,
-                             .tolerance_for = tolerance,
-                             .reads_for = reads,
-                             .blob = blob,
-                             .prepare = prepare},
-                            bind_attention_cpu, bind_cuda, refuse_cuda);
-  rows[1].offer = offer_cuda;
-  return rows;
-}();
+constexpr SimpleKernel kernels[] = {
+    {.types = dtypes<Types<float>>,
+     .tolerance_for = [](const Problem& node) { return tolerance(node, false); },
+     .bind = bind_attention_cpu},
+    {.device = DeviceKind::cuda,
+     .types = dtypes<WithHalves<Types<float>>>,
+     .refuse = refuse_cuda,
+     .offer = offer_cuda,
+     .bind = bind_cuda,
+     .blob = blob,
+     .prepare = prepare},
+};
 
 }  // namespace
 
