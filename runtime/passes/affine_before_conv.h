@@ -1,5 +1,5 @@
 #pragma once
-// y[k] = factor[k] * x[k] + offset[k] folded into the convolution that reads it (channel_affine.h: into the product
+// y[k] = factor[k] * x[k] + offset[k] folded into the convolutions that read it (channel_affine.h: into the product
 // that makes x).
 
 #include "runtime/passes/edit.h"
@@ -11,5 +11,9 @@ namespace lenslet {
 /// bias gains their response to offset[c]. Computed in double, rounded once. False and no change otherwise, and if a
 /// filter or the new bias is not finite in float.
 bool fold_affine_before(GraphEdit& edit, NodeId node);
+
+/// The same of the factors that `node` computes, without an offset, if all that read them are such convolutions, or
+/// AveragePools that such convolutions alone read.
+bool fold_factor_after(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet

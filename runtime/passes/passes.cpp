@@ -50,7 +50,7 @@ std::vector<Pass> list() {
     add("merge_branches", merge_branches, optional, "a sum of convolutions of one value, and the value, into one");
   add("fuse_activation", fuse_activation, optional, "activations into a Conv, Gemm or BatchNormalization");
   add("fuse_residual", fuse_residual, optional, "residual Add, and its activation, into a Conv or LayerNormalization");
-  add("fold_input_scale", fold_input_scale, optional, "constant scale and offset before a Conv into its filters");
+  add("fold_input_scale", fold_input_scale, optional, "constant scale and offset before Convs into their filters");
   if constexpr (built("pool"))
     add("fuse_pool_difference", fuse_pool_difference, optional, "residual + scale * (AveragePool(x) - x) in one step");
   add("fuse_elementwise", fuse_elementwise, optional, "elementwise nodes that follow each other into one step");
