@@ -1,7 +1,9 @@
 // common_factor: x + x * a * b [+ c] becomes x * (1 + a * b) [+ c], where a, b and c broadcast to x and have at most a
 // quarter of its elements: one pass over x instead of two to four. GlobalResponseNorm (S. Woo et al., "ConvNeXt V2",
-// 2023) ends so. If a convolution without padding follows, c goes into its bias.
+// 2023) ends so. If a convolution without padding follows, c goes into its bias. x * f + x * g becomes x * (f + g), and
+// softmax(x + c) becomes softmax(x) where c is the same for all that is summed: e^c is a common factor there.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,8 +31,11 @@ class CommonFactors {
   explicit CommonFactors(Graph& graph) : graph_(graph), edit_(graph) {}
 
   void run() {
-    for (const NodeId id : edit_.nodes())
+    for (const NodeId id : edit_.nodes()) {
       if (!edit_.erased(id)) factor_out(id);
+      if (!edit_.erased(id)) join_products(id);
+      if (!edit_.erased(id)) drop_shift(id);
+    }
     for (const NodeId id : edit_.nodes())
       if (!edit_.erased(id) && std::ranges::find(sums_, input_of(graph_.node(id), 0)) != sums_.end())
         fold_affine_before(edit_, id);
@@ -89,6 +94,59 @@ class CommonFactors {
         sums_.push_back(graph_.node(id).outputs[0]);
       }
       return edit_.erase_unread(other);
+    }
+  }
+
+  /// x * f + x * g.
+  void join_products(NodeId id) {
+    const Node& sum = graph_.node(id);
+    if (sum.type() != "Add" || value(sum.outputs[0]).dtype != DType::f32) return;
+    const ValueId first = sum.inputs[0], second = sum.inputs[1];
+    const Node *const one = edit_.merges(first) ? edit_.made_by(first, "Mul") : nullptr, *const two =
+                                                                                             edit_.merges(second)
+                                                                                                 ? edit_.made_by(second,
+                                                                                                                 "Mul")
+                                                                                                 : nullptr;
+    if (one == nullptr || two == nullptr) return;
+    // A function of x itself may be an activation with it (x * sigmoid(x)).
+    const auto made_of = [&](ValueId x, ValueId factor) {
+      const Node* const node = edit_.producer_node(factor);
+      return factor == x || (node != nullptr && std::ranges::count(node->inputs, x) != 0);
+    };
+    for (const std::size_t i : {0U, 1U})
+      for (const std::size_t j : {0U, 1U}) {
+        const ValueId x = one->inputs[i], f = one->inputs[1 - i], g = two->inputs[1 - j];
+        if (two->inputs[j] != x || !(value(x).shape == value(sum.outputs[0]).shape) || made_of(x, f) || made_of(x, g) ||
+            value(x).is_constant() || (value(f).is_constant() && value(g).is_constant()))
+          continue;
+        const ValueId factor = edit_.add_node(sum.name + ":factor", sum.op, {f, g}, value(sum.outputs[0]).file_type);
+        edit_.replace(id, make_normalised_op("Mul", {}, 2), {x, factor});
+        edit_.erase_unread(first);
+        return edit_.erase_unread(second);
+      }
+  }
+
+  /// softmax(x + c) for finite constants c of size 1 along the axis of the sums.
+  void drop_shift(NodeId id) {
+    const Node& node = graph_.node(id);
+    if ((node.type() != "Softmax" && node.type() != "LogSoftmax") ||
+        integer_attribute(*node.op, "flatten").value_or(0) != 0)
+      return;
+    const ValueId shifted = node.inputs[0];
+    const Node* const add = edit_.merges(shifted) ? edit_.made_by(shifted, "Add") : nullptr;
+    if (add == nullptr || value(shifted).dtype != DType::f32) return;
+    const std::int64_t rank = value(shifted).shape.rank(), axis = integer_attribute(*node.op, "axis").value_or(-1);
+    const std::int64_t from_end = axis < 0 ? -axis : rank - axis;
+    for (const std::size_t side : {0U, 1U}) {
+      const ValueId x = add->inputs[side];
+      const Value& shift = value(add->inputs[1 - side]);
+      const std::int64_t at = shift.shape.rank() - from_end;
+      if (!(value(x).shape == value(shifted).shape) || !shift.is_constant() ||
+          (at >= 0 && shift.shape[static_cast<int>(at)] != 1) ||
+          !std::ranges::all_of(shift.constant.values<float>(), [](float c) { return std::isfinite(c); }))
+        continue;
+      edit_.replace(id, node.op, {x});
+      return edit_.erase_unread(shifted);
     }
   }
 

@@ -1,7 +1,9 @@
 // common_factor: x + x * g + c becomes x * (1 + g) + c, with equal results; others stay.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <random>
+#include <vector>
 
 #include "graph_builder.h"
 #include "tests/random_seed.h"
@@ -83,4 +85,84 @@ TEST_CASE("common_factor/what_stays") {
   CHECK(count(found, "Add") == count(before, "Add"));
   CHECK(count(found, "Mul") == count(before, "Mul"));
   CHECK(worst_difference(before, all) < 1e-5);
+}
+
+TEST_CASE("common_factor/drawn_sums_of_two_products") {
+  std::mt19937 random(random_seed());
+  const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
+  for (int round = 0; round < 16; ++round) {
+    const std::int64_t n = draw(3), c = draw(9), h = draw(5), w = draw(5);
+    GraphBuilder b;
+    const ValueId x = b.input("x", {n, c, h, w}), gate = b.node("Tanh", {b.input("z", {n, c, h, w})});
+    const ValueId other = round % 4 == 0   ? b.input("g", {n, c, 1, 1})
+                          : round % 4 == 1 ? b.input("g", {n, 1, h, w})
+                                           : b.weights(round % 4 == 2 ? Shape{1} : Shape{c, 1, 1});
+    const ValueId one = b.node("Mul", round % 2 == 0 ? std::vector{x, gate} : std::vector{gate, x});
+    const ValueId two = b.node("Mul", round % 3 == 0 ? std::vector{x, other} : std::vector{other, x});
+    b.output(b.node("Add", round % 5 == 0 ? std::vector{two, one} : std::vector{one, two}));
+    const Graph before = b.build(n), found = after(before, "common_factor");
+    CAPTURE(round);
+    CHECK(count(found, "Mul") == 1);
+    CHECK(count(found, "Add") == 1);
+    CHECK(worst_difference(before, found) < 1e-5);
+    CHECK(worst_difference(before, after_all(before)) < 1e-5);
+  }
+}
+
+TEST_CASE("common_factor/products_that_stay") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 8, 3, 3}), f = b.input("f", {2, 8, 3, 3}), g = b.input("g", {2, 8, 1, 1});
+  const ValueId one = b.node("Mul", {x, f}), two = b.node("Mul", {x, g});
+  SUBCASE("no common factor") { b.output(b.node("Add", {one, b.node("Mul", {b.input("other", {2, 8, 3, 3}), g})})); }
+  SUBCASE("another reader") {
+    b.output(b.node("Add", {one, two}));
+    b.output(b.node("Relu", {one}));
+  }
+  SUBCASE("an activation") { b.output(b.node("Add", {b.node("Mul", {x, b.node("Sigmoid", {x})}), two})); }
+  SUBCASE("a square") { b.output(b.node("Add", {b.node("Mul", {x, x}), two})); }
+  SUBCASE("constants alone") {
+    b.output(b.node("Add", {b.node("Mul", {x, b.weights({8, 1, 1})}), b.node("Mul", {x, b.weights({3, 3})})}));
+  }
+  SUBCASE("a common factor that broadcasts") {
+    b.output(b.node("Add", {b.node("Mul", {g, f}), b.node("Mul", {g, b.input("other", {2, 8, 3, 3})})}));
+  }
+  const Graph before = b.build(2), found = after(before, "common_factor");
+  CHECK(count(found, "Mul") == count(before, "Mul"));
+  CHECK(worst_difference(before, found) == 0);
+}
+
+TEST_CASE("common_factor/constants_that_a_softmax_takes_out") {
+  std::mt19937 random(random_seed());
+  for (int round = 0; round < 24; ++round) {
+    GraphBuilder b;
+    const std::int64_t axis = round % 3 - 3;
+    const Shape shapes[] = {{2, 5, 7}, {5, 7}, {7}, {1, 5, 1}, {5, 1}, {1}, {2, 1, 7}, {2, 1, 1}};
+    const Shape shape = shapes[round / 3];
+    const ValueId x = b.input("x", {2, 5, 7}), shift = b.weights(shape);
+    const ValueId sum = b.node("Add", round % 2 == 0 ? std::vector{x, shift} : std::vector{shift, x});
+    b.output(b.node(round % 4 < 2 ? "Softmax" : "LogSoftmax", {sum}, {{"axis", axis < -2 ? axis + 3 : axis}}));
+    const Graph before = b.build(2), found = after(before, "common_factor");
+    CAPTURE(round);
+    const std::int64_t at = shape.rank() + axis;
+    CHECK(count(found, "Add") == (at < 0 || shape[static_cast<int>(at)] == 1 ? 0 : 1));
+    CHECK(worst_difference(before, found) < 1e-5);
+    CHECK(worst_difference(before, after_all(before)) < 1e-5);
+  }
+}
+
+TEST_CASE("common_factor/summands_that_a_softmax_keeps") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 5, 7});
+  ValueId sum = no_id;
+  SUBCASE("computed") { sum = b.node("Add", {x, b.input("c", {2, 5, 1})}); }
+  SUBCASE("infinite") {
+    sum = b.node("Add", {x, b.constant(Tensor::of<float>(Shape{1}, {-std::numeric_limits<float>::infinity()}))});
+  }
+  SUBCASE("read by others") {
+    sum = b.node("Add", {x, b.weights({5, 1})});
+    b.output(b.node("Relu", {sum}));
+  }
+  SUBCASE("it makes x larger") { sum = b.node("Add", {b.input("row", {2, 1, 7}), b.weights({5, 1})}); }
+  b.output(b.node("Softmax", {sum}));
+  CHECK(count(after(b.build(2), "common_factor"), "Add") == 1);
 }

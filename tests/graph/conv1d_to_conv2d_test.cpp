@@ -3,6 +3,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph_builder.h"
@@ -20,6 +21,11 @@ ValueId conv1d(GraphBuilder& b, ValueId x, std::int64_t c, std::int64_t k, std::
 }
 ValueId reshape(GraphBuilder& b, ValueId x, std::initializer_list<std::int64_t> shape) {
   return b.node("Reshape", {x, b.int64s(shape)});
+}
+/// Both parts of the channels of x.
+std::pair<ValueId, ValueId> split(GraphBuilder& b, ValueId x) {
+  const ValueId first = b.node("Split", {x}, {{"axis", std::int64_t{1}}}, 13, 2);
+  return {first, first + 1};
 }
 /// The number of convolutions of three axes.
 int of_sequences(const Graph& graph) {
@@ -77,6 +83,41 @@ TEST_CASE("conv1d_to_conv2d/other_readers_keep_their_sequence") {
   CHECK(worst_difference(before, all) < 1e-5);
 }
 
+TEST_CASE("conv1d_to_conv2d/a_gate_splits_the_image") {
+  GraphBuilder b;
+  const auto [gate, x] = split(b, conv1d(b, b.input("x", {2, 6, 19}), 6, 16, 3));
+  b.output(conv1d(b, b.node("Mul", {b.node("Sigmoid", {gate}), x}), 8, 5, 1));
+  const Graph before = b.build(2), found = after(before, "conv1d_to_conv2d"), all = after_all(before);
+  INFO(found.dump());
+  CHECK(count(found, "Reshape") == 2);  // of the input and of the output
+  CHECK(found.value(only(found, "Split").inputs[0]).shape == Shape{2, 16, 1, 19});
+  CHECK(worst_difference(before, found) < 1e-6);
+  CHECK(worst_difference(before, all) < 1e-5);
+}
+
+TEST_CASE("conv1d_to_conv2d/splits_of_sequences_stay") {
+  GraphBuilder b;
+  const ValueId y = conv1d(b, b.input("x", {2, 6, 19}), 6, 16, 3);
+  SUBCASE("a part is an output") {
+    const auto [gate, x] = split(b, y);
+    b.output(conv1d(b, x, 8, 5, 1));
+    b.output(gate);
+  }
+  SUBCASE("another reader of a part") {
+    const auto [gate, x] = split(b, y);
+    b.output(conv1d(b, x, 8, 5, 1));
+    b.output(b.node("Softmax", {gate}));
+  }
+  SUBCASE("along the sequence") {
+    const ValueId x = b.node("Split", {y, b.int64s({9, 10})}, {{"axis", std::int64_t{2}}}, 13, 2);
+    b.output(conv1d(b, x, 16, 5, 1));
+    b.output(b.node("Relu", {x + 1}));
+  }
+  const Graph before = b.build(2), found = after(before, "conv1d_to_conv2d");
+  CHECK(found.value(only(found, "Split").inputs[0]).shape == Shape{2, 16, 19});
+  CHECK(worst_difference(before, found) < 1e-6);
+}
+
 TEST_CASE("conv1d_to_conv2d/strides_dilations_and_transposed_convolutions") {
   GraphBuilder b;
   const ValueId x = b.input("x", {3, 4, 21}), filter = b.weights({4, 4, 3});
@@ -113,7 +154,7 @@ TEST_CASE("conv1d_to_conv2d/drawn_networks") {
     const int steps = 3 + one_of(10);
     for (int step = 0; step < steps; ++step) {
       const ValueId x = any();
-      switch (one_of(9)) {
+      switch (one_of(10)) {
         case 0:
           lines.push_back(conv1d(b, x, 4, 4, 1));
           break;
@@ -135,6 +176,12 @@ TEST_CASE("conv1d_to_conv2d/drawn_networks") {
         case 6:
           lines.push_back(b.node("Softmax", {x}, {{"axis", std::int64_t{one_of(2) + 1}}}));
           break;
+        case 8: {
+          const auto [first, second] = split(b, x);
+          const ValueId gate = b.node(one_of(4) == 0 ? "Softmax" : "Sigmoid", {first});
+          lines.push_back(conv1d(b, b.node("Mul", {gate, second}), 2, 4, 1));
+          break;
+        }
         case 7:
           lines.push_back(b.node("Mul", {x, b.node("ReduceMean", {x}, {{"axes", Ints{2}}})}));
           break;

@@ -1,6 +1,7 @@
 // conv1d_to_conv2d: a convolution of [N,C,L] becomes one of the image [N,C,1,L], which more kernels and 16-bit types
 // take. What lies between two of them (elementwise steps, BatchNormalization) reads images, too, so that the epilogue
-// takes it. A filter of one tap may as well read the image [N,C,H,W] of which [N,C,L] is another view.
+// takes it; so does a Split of channels (gates). A filter of one tap may as well read the image [N,C,H,W] of which
+// [N,C,L] is another view.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -18,14 +19,15 @@ using Integers = std::vector<std::int64_t>;
 
 class Sequences {
  public:
-  explicit Sequences(Graph& graph) : graph_(graph), edit_(graph) {}
+  explicit Sequences(Graph& graph) : graph_(graph), edit_(graph), readers_(graph.readers()) {}
 
   void run() {
     for (const NodeId id : edit_.nodes()) {
       if (edit_.erased(id) || !has_result(graph_.node(id))) continue;
       read_images(id);
-      if (graph_.node(id).outputs.size() != 1) continue;
       const Node& node = graph_.node(id);
+      if (node.type() == "Split") lift_split(id);
+      if (graph_.node(id).outputs.size() != 1) continue;
       if (is_convolution(node)) {
         lift_convolution(id);
       } else if (is_view(node)) {
@@ -134,6 +136,41 @@ class Sequences {
     lift(id, node.op, std::move(inputs));
   }
 
+  /// A Split of an image's channels whose parts are read by what reads images.
+  void lift_split(NodeId id) {
+    const Node node = graph_.node(id);  // a copy: nodes are added
+    const auto image = images_.find(node.inputs[0]);
+    const auto axis = integer_attribute(*node.op, "axis");
+    const auto is_lifted = [&](NodeId reader) {
+      const Node& next = graph_.node(reader);
+      return is_convolution(next) || (next.op->elementwise_inputs() > 0 && next.outputs.size() == 1 &&
+                                      shape_of(next.outputs[0]) == shape_of(node.outputs[0]));
+    };
+    if (image == images_.end() || shape_of(node.inputs[0]).rank() != 3 || (axis != 1 && axis != -2) ||
+        std::ranges::any_of(node.outputs, [&](ValueId part) {
+          return part == no_id || edit_.is_output(part) || graph_.value(part).dtype != DType::f32 ||
+                 !std::ranges::all_of(readers_[static_cast<std::size_t>(part)], is_lifted);
+        }))
+      return;
+    const Shape whole = shape_of(image->second);
+    std::vector<ValueId> inputs = node.inputs, parts;
+    inputs[0] = image->second;
+    for (const ValueId part : node.outputs) {
+      parts.push_back(edit_.add_value_like(graph_.value(part).name + ":image", graph_.value(part)));
+      graph_.value(parts.back()).shape = Shape{whole[0], shape_of(part)[1], whole[2], whole[3]};
+    }
+    edit_.replace(id, with_attributes(*node.op, {{"axis", std::int64_t{1}}}, inputs.size(), parts.size()), inputs);
+    edit_.set_outputs(id, parts);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const ValueId sizes = edit_.add_sizes(node.name + ":shape", shape_of(node.outputs[i]).dims());
+      const DType type = graph_.value(parts[i]).file_type;
+      const ValueId view = edit_.add_node(node.name + ":sequence", make_reshape_op(), {parts[i], sizes}, type);
+      edit_.set_outputs(edit_.producer(view), {node.outputs[i]});
+      images_[node.outputs[i]] = parts[i];
+    }
+    edit_.erase_unread(node.inputs[0]);
+  }
+
   /// `op` makes the image of what the node makes now, and the node becomes a view of it.
   void lift(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
     const ValueId y = graph_.node(id).outputs[0];
@@ -149,9 +186,10 @@ class Sequences {
 
   Graph& graph_;
   GraphEdit edit_;
-  std::map<ValueId, ValueId> images_;   ///< of [N,C,L]: the same elements as [N,C,H,W]
-  std::map<ValueId, ValueId> same_;     ///< of a view's result: the image that it is
-  std::map<ValueId, ValueId> filters_;  ///< of [K,C,S]: [K,C,1,S]
+  std::vector<std::vector<NodeId>> readers_;  ///< by value, before the pass
+  std::map<ValueId, ValueId> images_;         ///< of [N,C,L]: the same elements as [N,C,H,W]
+  std::map<ValueId, ValueId> same_;           ///< of a view's result: the image that it is
+  std::map<ValueId, ValueId> filters_;        ///< of [K,C,S]: [K,C,1,S]
 };
 
 }  // namespace
