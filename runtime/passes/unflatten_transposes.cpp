@@ -1,7 +1,7 @@
 // unflatten_transposes: hybrids turn an image into tokens, [N,C,H,W] as [N,C,H*W] and transposed to [N,H*W,C], and
 // back. The Transpose of [N,C,H,W] to [N,H,W,C] before the Reshape says the same, and is a change of format. On CUDA,
 // where images lie in nhwc, a product between images, y[C,L'] = a[C,L] b[L,L'] (the state of EfficientViM), is computed
-// as y^T = b^T a^T, so that neither image is converted.
+// as y^T = b^T a^T, so that neither image is converted. A reduction reads tokens without a Transpose.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,6 +10,7 @@
 
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/reduced_axes.h"
 #include "runtime/passes/transposed_op.h"
 
 namespace lenslet {
@@ -100,6 +101,18 @@ void replace_both(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> first,
   edit.erase_unread(between);
 }
 
+/// A reduction of swapped tokens [N,C,L] to [N,C] or [N,L] reads the tokens [N,L,C].
+void reduce_before_swap(GraphEdit& edit, NodeId id, ValueId tokens) {
+  const Node& node = edit.graph().node(id);
+  const auto axes = reduced_axes(edit.graph(), node);
+  if (!node.type().starts_with("Reduce") || keeps_axes(node) || !axes || axes->size() != 1 || (*axes)[0] == 0) return;
+  const std::int64_t axis = 3 - (*axes)[0];
+  if (node.inputs.size() == 1)
+    edit.replace(id, with_attributes(*node.op, {{"axes", std::vector{axis}}}, 1), {tokens});
+  else
+    edit.replace(id, node.op, {tokens, edit.add_sizes(node.name + ":axes", std::vector{axis})});
+}
+
 }  // namespace
 
 void unflatten_transposes(Graph& graph, const PassContext& context) {
@@ -124,6 +137,10 @@ void unflatten_transposes(Graph& graph, const PassContext& context) {
     } else if (only && is_view(node) && swaps_tokens(before) && flattens(to, between)) {
       const ValueId image = sizes({to[0], to[2], to[3], to[1]});
       replace_both(edit, id, make_reshape_op(), {x, image}, make_transpose_op(to_channels_first), {});
+    } else if (only && swaps_tokens(before)) {
+      const ValueId swapped = node.inputs[0];
+      reduce_before_swap(edit, id, x);
+      edit.erase_unread(swapped);
     }
   }
   edit.finish();

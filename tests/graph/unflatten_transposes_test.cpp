@@ -146,6 +146,34 @@ TEST_CASE("unflatten_transposes/the_state_of_a_mixer_is_not_converted") {
   CHECK(count(all, "Transpose") == 0);
 }
 
+TEST_CASE("unflatten_transposes/reductions_of_swapped_tokens") {
+  GraphBuilder b;
+  const ValueId tokens = b.input("tokens", {2, 20, 6}), swap = swapped(b, tokens);
+  bool moved = true;
+  const auto reduced = [&](const char* op, Dims axes, std::int64_t keeps) {
+    b.output(b.node(op, {swap}, {{"axes", axes}, {"keepdims", keeps}}));
+  };
+  SUBCASE("mean of tokens") { reduced("ReduceMean", {-1}, 0); }
+  SUBCASE("maximum of channels") { reduced("ReduceMax", {1}, 0); }
+  SUBCASE("axes as an input") { b.output(b.node("ReduceSum", {swap, b.int64s({2})}, {{"keepdims", std::int64_t{0}}})); }
+  SUBCASE("it keeps the axis") {
+    reduced("ReduceMean", {2}, 1);
+    moved = false;
+  }
+  SUBCASE("two axes") {
+    reduced("ReduceMean", {1, 2}, 0);
+    moved = false;
+  }
+  SUBCASE("another reader") {
+    reduced("ReduceMean", {2}, 0);
+    b.output(b.node("Relu", {swap}));
+    moved = false;
+  }
+  const Graph before = b.build(2), found = after(before, "unflatten_transposes");
+  CHECK(found.nodes.size() == before.nodes.size() - (moved ? 1 : 0));
+  CHECK(worst_difference(before, found) < 1e-6);
+}
+
 TEST_CASE("unflatten_transposes/products_that_stay") {
   GraphBuilder b;
   const ValueId x = b.conv(b.input("x", {2, 3, 4, 5}), 3, 6, 1), flat = shaped(b, x, {2, 6, 20});
