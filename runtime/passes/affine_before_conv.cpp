@@ -80,7 +80,7 @@ bool fold_affine_before(GraphEdit& edit, NodeId node) {
   return true;
 }
 
-bool fold_factor_after(GraphEdit& edit, NodeId node) {
+bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<NodeId>>& readers) {
   const Graph& graph = edit.graph();
   const ValueId y = graph.node(node).outputs[0];
   const std::optional<AffineOf> of = affine_of(graph, graph.node(node));
@@ -90,9 +90,8 @@ bool fold_factor_after(GraphEdit& edit, NodeId node) {
   std::vector<ValueId> scaled{y};
   for (std::size_t i = 0; i < scaled.size(); ++i) {
     if (edit.is_output(scaled[i])) return false;
-    for (const NodeId id : edit.nodes()) {
-      if (edit.erased(id) || std::ranges::find(graph.node(id).inputs, scaled[i]) == graph.node(id).inputs.end())
-        continue;
+    for (const NodeId id : readers[static_cast<std::size_t>(scaled[i])]) {
+      if (edit.erased(id)) continue;
       const Node& reader = graph.node(id);
       if (std::ranges::count(reader.inputs, scaled[i]) != 1 || reader.inputs[0] != scaled[i]) return false;
       if (reader.type() == "AveragePool" && reader.inputs.size() == 1) {
@@ -108,7 +107,9 @@ bool fold_factor_after(GraphEdit& edit, NodeId node) {
   if (convs.empty()) return false;
   const auto source = [&](NodeId id) {
     const ValueId x = graph.node(id).inputs[0];
-    return x == y ? of->x : x;
+    if (x != y) return x;
+    readers[static_cast<std::size_t>(of->x)].push_back(id);
+    return of->x;
   };
   for (const NodeId pool : pools) edit.replace(pool, graph.node(pool).op, {source(pool)});
   for (auto& [conv, by] : convs) replace(edit, conv, source(conv), std::move(by));

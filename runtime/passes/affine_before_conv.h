@@ -2,6 +2,8 @@
 // y[k] = factor[k] * x[k] + offset[k] folded into the convolutions that read it (channel_affine.h: into the product
 // that makes x).
 
+#include <vector>
+
 #include "runtime/passes/edit.h"
 
 namespace lenslet {
@@ -13,7 +15,7 @@ namespace lenslet {
 bool fold_affine_before(GraphEdit& edit, NodeId node);
 
 /// The same of the factors that `node` computes, without an offset, if all that read them are such convolutions, or
-/// AveragePools that such convolutions alone read.
-bool fold_factor_after(GraphEdit& edit, NodeId node);
+/// AveragePools that such convolutions alone read. `readers` is Graph::readers(), and is kept up to date.
+bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<NodeId>>& readers);
 
 }  // namespace lenslet

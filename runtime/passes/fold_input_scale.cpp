@@ -71,8 +71,9 @@ void fold_input_scale(Graph& graph, const PassContext&) {
     }
   std::vector<NodeId> last_first = edit.nodes();
   std::ranges::reverse(last_first);
+  std::vector<std::vector<NodeId>> readers = graph.readers();
   for (const NodeId id : last_first)
-    if (scales(id)) fold_factor_after(edit, id);
+    if (scales(id)) fold_factor_after(edit, id, readers);
   edit.finish();
 }
 
