@@ -393,17 +393,21 @@ std::unique_ptr<const BoundKernel> bind_channels_cuda(const Binding& binding) {
       cuda::channel_attention_workspace(p));
 }
 
-std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
-  const auto inputs = binding.problem.inputs();
-  const AttentionProblem problem = attention_problem(binding.problem);
+cuda::AttentionMeans means_of(const Binding& binding, const AttentionProblem& p) {
   cuda::AttentionMeans means{.wgmma = cuda::has_wgmma(binding.device)};
-  if (in_tiles(binding.problem, problem)) {
+  if (in_tiles(binding.problem, p)) {
     ConfigReader reader(binding.candidate.config);
     means.tf32 = reader.flag("tf32");
     reader.finish();
   }
+  return means;
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const auto inputs = binding.problem.inputs();
+  const AttentionProblem problem = attention_problem(binding.problem);
   if (problem.between_channels) return bind_channels_cuda(binding);
-  return bound([p = problem, by = means, tiles = takes_tiles(binding.candidate),
+  return bound([p = problem, means = means_of(binding, problem), tiles = takes_tiles(binding.candidate),
                 k = AttentionOp::holder(inputs, AttentionOp::k),
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
     if constexpr (cuda_built) {
@@ -414,7 +418,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
       cuda::AttentionBias bias{.data = run.blob, .tiles = tiles};
       if (!tiles) bias.data = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
       const std::int32_t* const rows = p.rows_n > 0 ? run.in<std::int32_t>(AttentionOp::rows) : nullptr;
-      cuda::attention(*run.cuda, p, by, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
+      cuda::attention(*run.cuda, p, means, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
                       run.outputs[0].data());
     }
   });
