@@ -1,5 +1,6 @@
 // fold_input_scale: constant factors of the input of convolutions go into their filters, with equal results.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <random>
 #include <string>
@@ -138,8 +139,8 @@ TEST_CASE("fold_input_scale/numbers_one_after_the_other") {
       const ValueId inner = constant_first ? b.node(op, {a, x}) : b.node(op, {x, a});
       b.output(b.node("Tanh", {b.node(op, {inner, b.scalar(second)})}));
       const Graph before = b.build(), found = after(before, "fold_input_scale");
-      CAPTURE(op);
-      CAPTURE(first);
+      const std::string numbers = fmt::format("{} {} and {}", op, first, second);
+      CAPTURE(numbers);
       CHECK(found.nodes.size() == (merges ? 2 : 3));
       CHECK(worst_difference(before, found) < 1e-6);
     }
