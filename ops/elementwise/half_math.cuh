@@ -1,7 +1,8 @@
 #pragma once
 // Activations whose results are rounded to 16 bits, where few other instructions are: within 1.3e-6 of their value, or
-// within 1e-36; GELU within 7e-7 of x. A third to a half of the instructions of ScalarMath, without a division's
-// branches. Epilogues of products compute less exactly (ops/core/approximate_math.cuh).
+// within 1e-36 (times |x| where that is above 1); GELU within 7e-7 of x. A third to a half of the instructions of
+// ScalarMath, without a division's branches. Epilogues of products compute less exactly
+// (ops/core/approximate_math.cuh).
 
 #include "ops/core/approximate_math.cuh"
 #include "ops/core/scalar_math.h"

@@ -18,20 +18,22 @@ inline constexpr std::int64_t most_attention_channels = 256;
 /// Channels of a head that the kernels of 16 bits, and those of float32 in tiles of keys, take.
 inline constexpr std::int64_t most_mma_channels = 128;
 
-/// Whether the kernels of 16 bits count a token's stride in 31 bits and hold its channels.
+/// Whether the kernels of 16 bits and those in tiles of keys count a token's stride in 31 bits and hold its channels.
 inline bool on_tensor_cores(const AttentionProblem& p) {
   return std::max(p.head_size, p.value_size) <= most_mma_channels &&
          std::max(p.k.token, p.v.token) <= std::numeric_limits<std::int32_t>::max();
 }
 
-/// Whether the kernels of float32 that take keys in tiles, and alone multiply in TF32, hold its channels and read its
-/// rows 16 bytes at a time.
+/// Whether the kernels of float32 that take keys in tiles, and alone multiply in TF32, hold its channels, count the
+/// biases of a warp's queries in 31 bits and read rows 16 bytes at a time.
 inline bool fits_attention_tiles(const AttentionProblem& p) {
   const auto in_quads = [](const AttentionOperand& operand, std::int64_t channels) {
     return (channels | operand.offset | operand.batch | operand.head | operand.token) % 4 == 0;
   };
-  return std::min(p.head_size, p.value_size) > 0 && on_tensor_cores(p) && p.keys > 0 && in_quads(p.q, p.head_size) &&
-         in_quads(p.k, p.head_size) && in_quads(p.v, p.value_size) && in_quads(p.y, p.value_size);
+  constexpr std::int64_t most_keys = std::numeric_limits<std::int32_t>::max() / 16;
+  return std::min(p.head_size, p.value_size) > 0 && on_tensor_cores(p) && p.keys > 0 && p.keys <= most_keys &&
+         in_quads(p.q, p.head_size) && in_quads(p.k, p.head_size) && in_quads(p.v, p.value_size) &&
+         in_quads(p.y, p.value_size);
 }
 
 /// `data` may be null. `tiles`: prepared (ops/gemm/attention_bias.h), of 16 bits.

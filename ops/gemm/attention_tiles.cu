@@ -20,6 +20,7 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int most_warps = 4, warp_rows = 16;
+constexpr int least_shared_bytes = 99 << 10;  ///< that every device gives a block from sm_80 on
 
 /// to [tokens][stride] = rows from `first` on, and zeros behind them.
 template <int width, int stride>
@@ -368,7 +369,9 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
            const float* v, const float* bias, float* y) {
   constexpr std::int64_t multiprocessors = 132;  // of an H200; the same blocks on all devices
   const std::int64_t groups = (p.queries + warp_rows - 1) / warp_rows;
-  int warps = most_warps;
+  constexpr auto fits = [](int warps) { return shared_floats<Warp>(warps) * 4 <= least_shared_bytes; };
+  static_assert(fits(most_warps / 2));
+  int warps = fits(most_warps) ? most_warps : most_warps / 2;
   while (warps > 1 && (warps / 2 >= groups || p.n * p.heads * ((groups + warps - 1) / warps) < multiprocessors))
     warps /= 2;
   call.blocks = static_cast<int>((groups + warps - 1) / warps);

@@ -85,6 +85,11 @@ bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<Nod
   const ValueId y = graph.node(node).outputs[0];
   const std::optional<AffineOf> of = affine_of(graph, graph.node(node));
   if (!of || std::ranges::any_of(of->affine.offset, [](double offset) { return offset != 0; })) return false;
+  // One that no other reads, and that this function has not made: new filters take no more memory than the model's.
+  const auto has_own_filter = [&](const Node& conv) {
+    const auto filter = static_cast<std::size_t>(input_of(conv, 1));
+    return filter < readers.size() && readers[filter].size() == 1;
+  };
   std::vector<std::pair<NodeId, Folded>> convs;
   std::vector<NodeId> pools;
   std::vector<ValueId> scaled{y};
@@ -97,14 +102,19 @@ bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<Nod
       if (reader.type() == "AveragePool" && reader.inputs.size() == 1) {
         pools.push_back(id);
         scaled.push_back(reader.outputs[0]);
-      } else if (std::optional<Folded> by = folded(graph, reader, of->affine)) {
-        convs.emplace_back(id, std::move(*by));
+      } else if (reader.type() == "Conv" && has_own_filter(reader)) {
+        convs.emplace_back(id, Folded{});
       } else {
         return false;
       }
     }
   }
   if (convs.empty()) return false;
+  for (auto& [id, by] : convs) {
+    std::optional<Folded> made = folded(graph, graph.node(id), of->affine);
+    if (!made) return false;
+    by = std::move(*made);
+  }
   const auto source = [&](NodeId id) {
     const ValueId x = graph.node(id).inputs[0];
     if (x != y) return x;

@@ -15,7 +15,8 @@ namespace lenslet {
 bool fold_affine_before(GraphEdit& edit, NodeId node);
 
 /// The same of the factors that `node` computes, without an offset, if all that read them are such convolutions, or
-/// AveragePools that such convolutions alone read. `readers` is Graph::readers(), and is kept up to date.
+/// AveragePools that such convolutions alone read, each with a filter of its own from before. `readers` is
+/// Graph::readers(), and is kept up to date.
 bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<NodeId>>& readers);
 
 }  // namespace lenslet

@@ -1,7 +1,7 @@
 // common_factor: x + x * a * b [+ c] becomes x * (1 + a * b) [+ c], where a, b and c broadcast to x and have at most a
 // quarter of its elements: one pass over x instead of two to four. GlobalResponseNorm (S. Woo et al., "ConvNeXt V2",
 // 2023) ends so. If a convolution without padding follows, c goes into its bias. x * f + x * g becomes x * (f + g), and
-// softmax(x + c) becomes softmax(x) where c is the same for all that is summed: e^c is a common factor there.
+// softmax(x + c) becomes softmax(x) where c is small and the same for all that is summed: e^c is a common factor there.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -108,10 +108,15 @@ class CommonFactors {
                                                                                                                  "Mul")
                                                                                                  : nullptr;
     if (one == nullptr || two == nullptr) return;
-    // A function of x itself may be an activation with it (x * sigmoid(x)).
-    const auto made_of = [&](ValueId x, ValueId factor) {
+    // A function of x itself may be an activation with it: x * sigmoid(x), x * sigmoid(1.702 x).
+    const auto reads = [&](ValueId x, ValueId factor) {
       const Node* const node = edit_.producer_node(factor);
       return factor == x || (node != nullptr && std::ranges::count(node->inputs, x) != 0);
+    };
+    const auto made_of = [&](ValueId x, ValueId factor) {
+      const Node* const node = edit_.producer_node(factor);
+      return reads(x, factor) ||
+             (node != nullptr && std::ranges::any_of(node->inputs, [&](ValueId input) { return reads(x, input); }));
     };
     for (const std::size_t i : {0U, 1U})
       for (const std::size_t j : {0U, 1U}) {
@@ -126,7 +131,8 @@ class CommonFactors {
       }
   }
 
-  /// softmax(x + c) for finite constants c of size 1 along the axis of the sums.
+  /// softmax(x + c) for constants c of size 1 along the axis of the sums. Large ones may be meant to round x, or to
+  /// mask.
   void drop_shift(NodeId id) {
     const Node& node = graph_.node(id);
     if ((node.type() != "Softmax" && node.type() != "LogSoftmax") ||
@@ -143,7 +149,7 @@ class CommonFactors {
       const std::int64_t at = shift.shape.rank() - from_end;
       if (!(value(x).shape == value(shifted).shape) || !shift.is_constant() ||
           (at >= 0 && shift.shape[static_cast<int>(at)] != 1) ||
-          !std::ranges::all_of(shift.constant.values<float>(), [](float c) { return std::isfinite(c); }))
+          !std::ranges::all_of(shift.constant.values<float>(), [](float c) { return std::abs(c) <= 1024; }))
         continue;
       edit_.replace(id, node.op, {x});
       return edit_.erase_unread(shifted);

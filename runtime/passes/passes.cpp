@@ -33,13 +33,13 @@ std::vector<Pass> list() {
     add("patch_embedding", patch_embedding, optional, "CUDA: a Conv of patches as a 1x1 Conv of patches as channels");
     add("conv1d_to_conv2d", conv1d_to_conv2d, optional, "convolutions of [N,C,L] as convolutions of images [N,C,1,L]");
   }
-  add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
+  add("unflatten_transposes", unflatten_transposes, optional, "tokens, and products of images, as the images lie");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
   add("sum_branches", sum_branches, optional, "sums over stacked branches [N,R,C,H,W] as sums of images");
-  add("common_factor", common_factor, optional, "x + x * g + c as x * (1 + g) + c, where g and c broadcast to x");
+  add("common_factor", common_factor, optional, "x + x * g + c as x * (1 + g) + c, x * f + x * g as x * (f + g)");
   if constexpr (built("normalization"))
     add("fuse_response_norm", fuse_response_norm, optional, "CUDA: a GlobalResponseNorm that a file spells out");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");

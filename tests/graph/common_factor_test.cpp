@@ -158,6 +158,7 @@ TEST_CASE("common_factor/summands_that_a_softmax_keeps") {
   SUBCASE("infinite") {
     sum = b.node("Add", {x, b.constant(Tensor::of<float>(Shape{1}, {-std::numeric_limits<float>::infinity()}))});
   }
+  SUBCASE("so large that it rounds x") { sum = b.node("Add", {x, b.scalar(-1e9F)}); }
   SUBCASE("read by others") {
     sum = b.node("Add", {x, b.weights({5, 1})});
     b.output(b.node("Relu", {sum}));

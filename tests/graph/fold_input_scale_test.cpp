@@ -61,7 +61,7 @@ TEST_CASE("fold_input_scale/each_operator_where_nothing_is_padded") {
 TEST_CASE("fold_input_scale/several_readers") {
   GraphBuilder b;
   const ValueId x = b.node("Sigmoid", {b.input("x", {2, 4, 8, 6})});
-  const ValueId y = b.node("Mul", {b.node("Div", {x, b.weights({4, 1, 1}, 3, 0.5)}), b.scalar(0.96F)});
+  const ValueId y = b.node("Div", {x, b.weights({4, 1, 1}, 3, 0.5)});
   const AttributeList two = {{"kernel_shape", std::vector<std::int64_t>{2, 2}},
                              {"strides", std::vector<std::int64_t>{2, 2}}};
   b.output(b.conv(y, 4, 6, 3, 1, 2));
@@ -163,6 +163,11 @@ TEST_CASE("fold_input_scale/stays") {
     const ValueId mean = b.node("AveragePool", {y}, {{"kernel_shape", std::vector<std::int64_t>{2, 2}}});
     b.output(mean);
     b.output(b.conv(mean, 4, 4, 1));
+  }
+  SUBCASE("a filter of several convolutions, which would be copied for each") {
+    const ValueId y = b.node("Mul", {x, b.scalar(2)}), filter = b.weights({4, 4, 1, 1});
+    b.output(b.node("Conv", {y, filter}));
+    b.output(b.node("Conv", {y, filter}));
   }
   SUBCASE("an offset that several read") {
     const ValueId y = b.node("Add", {x, b.scalar(2)});

@@ -93,7 +93,7 @@ TEST_CASE("attention/more_keys_than_shared_memory_holds") {
                                    {1, 2, 20, 300, 64, 64},   {1, 1, 5, 641, 32, 24},    {1, 3, 40, 130, 128, 100},
                                    {2, 1, 17, 77, 16, 16},    {45, 3, 130, 322, 8, 8},   {150, 2, 33, 197, 64, 40},
                                    {140, 2, 18, 333, 80, 72}, {1, 1, 2113, 150, 32, 32}, {1, 70, 130, 90, 32, 32},
-                                   {140, 1, 40, 1, 8, 8}};
+                                   {140, 1, 40, 1, 8, 8},     {140, 1, 40, 64, 128, 128}};
   for (const auto& [problems, heads, queries, s, d, e] : sizes)
     for (const bool biased : {false, true}) {
       const bool cuda = op_runner().device() == DeviceKind::cuda;

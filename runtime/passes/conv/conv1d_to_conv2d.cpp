@@ -26,9 +26,11 @@ class Sequences {
       if (edit_.erased(id) || !has_result(graph_.node(id))) continue;
       read_images(id);
       const Node& node = graph_.node(id);
-      if (node.type() == "Split") lift_split(id);
-      if (graph_.node(id).outputs.size() != 1) continue;
-      if (is_convolution(node)) {
+      if (node.type() == "Split") {
+        lift_split(id);
+      } else if (node.outputs.size() != 1) {
+        continue;
+      } else if (is_convolution(node)) {
         lift_convolution(id);
       } else if (is_view(node)) {
         const auto image = images_.find(node.inputs[0]);
