@@ -10,6 +10,7 @@
 #include "lenslet/tensor.h"
 #include "ops/gemm/attention.h"
 #include "ops/gemm/attention_bias.h"
+#include "ops/gemm/attention_cuda.h"
 
 namespace lenslet::cuda {
 
@@ -98,9 +99,7 @@ inline AttentionCall call_of(const AttentionProblem& p, const std::int32_t* rows
 /// Whether rows of an operand of T are read 16 bytes at a time.
 template <typename T>
 bool in_quads(const AttentionOperand& operand, std::int64_t channels, const T* data) {
-  constexpr std::int64_t pack = 16 / sizeof(T);
-  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
-         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(data);
+  return in_packs(operand, channels, 16 / sizeof(T)) && quad_aligned(data);
 }
 
 __device__ inline float inverse_norm(float squares, const AttentionCall& call) {

@@ -24,16 +24,18 @@ inline bool on_tensor_cores(const AttentionProblem& p) {
          std::max(p.k.token, p.v.token) <= std::numeric_limits<std::int32_t>::max();
 }
 
+/// Whether rows of an operand are packs of `pack` elements at multiples of it.
+inline bool in_packs(const AttentionOperand& operand, std::int64_t channels, std::int64_t pack) {
+  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
+         operand.head % pack == 0 && operand.token % pack == 0;
+}
+
 /// Whether the kernels of float32 that take keys in tiles, and alone multiply in TF32, hold its channels, count the
 /// biases of a warp's queries in 31 bits and read rows 16 bytes at a time.
 inline bool fits_attention_tiles(const AttentionProblem& p) {
-  const auto in_quads = [](const AttentionOperand& operand, std::int64_t channels) {
-    return (channels | operand.offset | operand.batch | operand.head | operand.token) % 4 == 0;
-  };
   constexpr std::int64_t most_keys = std::numeric_limits<std::int32_t>::max() / 16;
-  return std::min(p.head_size, p.value_size) > 0 && on_tensor_cores(p) && p.keys > 0 && p.keys <= most_keys &&
-         in_quads(p.q, p.head_size) && in_quads(p.k, p.head_size) && in_quads(p.v, p.value_size) &&
-         in_quads(p.y, p.value_size);
+  return on_tensor_cores(p) && p.keys > 0 && p.keys <= most_keys && in_packs(p.q, p.head_size, 4) &&
+         in_packs(p.k, p.head_size, 4) && in_packs(p.v, p.value_size, 4) && in_packs(p.y, p.value_size, 4);
 }
 
 /// `data` may be null. `tiles`: prepared (ops/gemm/attention_bias.h), of 16 bits.

@@ -386,8 +386,7 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
 
 bool attention_tiles(const Context& context, const AttentionProblem& p, AttentionCall call, bool tf32, const float* q,
                      const float* k, const float* v, const float* bias, float* y) {
-  if (!fits_attention_tiles(p) || !quad_aligned(q) || !quad_aligned(k) || !quad_aligned(v) || !quad_aligned(y))
-    return false;
+  if (!fits_attention_tiles(p) || !quad_aligned(q, k, v, y)) return false;
   const std::int64_t widest = std::max(p.head_size, p.value_size);
   const auto padded = [&](std::int64_t tile) { return (p.keys + tile - 1) / tile * tile; };
   const bool narrow = padded(56) < padded(64);

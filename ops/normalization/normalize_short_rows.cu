@@ -9,6 +9,7 @@
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
 #include "ops/normalization/normalize_short_rows.h"
+#include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -16,11 +17,13 @@ namespace {
 constexpr int threads = 256;
 constexpr int most_elems = 32;  ///< a lane
 
-/// 16 bytes of T.
 template <typename T>
-using PackOf = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
-template <typename T>
-constexpr int pack = 16 / static_cast<int>(sizeof(T));
+constexpr int pack = sizeof(StagedPack<T>) / sizeof(T);
+/// Blocks a multiprocessor, at least.
+template <typename T, bool adds>
+constexpr int resident_blocks = !adds        ? 4
+                                : is_half<T> ? 3
+                                             : 2;
 
 __device__ void widen(const float4& from, float (&to)[4]) {
   to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
@@ -54,7 +57,8 @@ __device__ Line line_of(float center, Sum rest, Sum squares, float length, float
 
 /// In double, for squares out of float's range. Not inlined: its registers would be every row's.
 template <typename T, bool centered>
-__device__ __noinline__ Line line_in_double(const PackOf<T>* from, int inside, int group, float length, float epsilon) {
+__device__ __noinline__ Line line_in_double(const StagedPack<T>* from, int inside, int group, float length,
+                                            float epsilon) {
   const auto each = [&](const auto& take) {
     for (int i = 0; i < inside; ++i) {
       float values[pack<T>];
@@ -75,14 +79,12 @@ __device__ __noinline__ Line line_in_double(const PackOf<T>* from, int inside, i
 
 /// `group` lanes a row of `packs` packs, a power of two. y may be x: a lane writes only what it alone has read.
 template <typename T, int held, bool centered, bool adds>
-__global__ void __launch_bounds__(threads, !adds        ? 4
-                                           : is_half<T> ? 3
-                                                        : 2)
+__global__ void __launch_bounds__(threads, (resident_blocks<T, adds>))
     normalize_held_short(const T* x, T* y, const float* scale, const float* bias, float epsilon, std::int64_t rows,
                          int packs, int group, const T* residual) {
   wait_for_previous();
   let_next_start();
-  using Pack = PackOf<T>;
+  using Pack = StagedPack<T>;
   constexpr int elems = pack<T>;
   const int member = static_cast<int>(threadIdx.x) & (group - 1);
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (threads / group) + threadIdx.x / group;

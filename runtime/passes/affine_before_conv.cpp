@@ -90,8 +90,7 @@ bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<Nod
     const auto filter = static_cast<std::size_t>(input_of(conv, 1));
     return filter < readers.size() && readers[filter].size() == 1;
   };
-  std::vector<std::pair<NodeId, Folded>> convs;
-  std::vector<NodeId> pools;
+  std::vector<NodeId> convs, pools;
   std::vector<ValueId> scaled{y};
   for (std::size_t i = 0; i < scaled.size(); ++i) {
     if (edit.is_output(scaled[i])) return false;
@@ -103,17 +102,18 @@ bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<Nod
         pools.push_back(id);
         scaled.push_back(reader.outputs[0]);
       } else if (reader.type() == "Conv" && has_own_filter(reader)) {
-        convs.emplace_back(id, Folded{});
+        convs.push_back(id);
       } else {
         return false;
       }
     }
   }
   if (convs.empty()) return false;
-  for (auto& [id, by] : convs) {
-    std::optional<Folded> made = folded(graph, graph.node(id), of->affine);
-    if (!made) return false;
-    by = std::move(*made);
+  std::vector<Folded> made;
+  for (const NodeId conv : convs) {
+    std::optional<Folded> by = folded(graph, graph.node(conv), of->affine);
+    if (!by) return false;
+    made.push_back(std::move(*by));
   }
   const auto source = [&](NodeId id) {
     const ValueId x = graph.node(id).inputs[0];
@@ -122,7 +122,7 @@ bool fold_factor_after(GraphEdit& edit, NodeId node, std::vector<std::vector<Nod
     return of->x;
   };
   for (const NodeId pool : pools) edit.replace(pool, graph.node(pool).op, {source(pool)});
-  for (auto& [conv, by] : convs) replace(edit, conv, source(conv), std::move(by));
+  for (std::size_t i = 0; i < convs.size(); ++i) replace(edit, convs[i], source(convs[i]), std::move(made[i]));
   edit.erase_unread(y);
   return true;
 }

@@ -102,11 +102,9 @@ class CommonFactors {
     const Node& sum = graph_.node(id);
     if (sum.type() != "Add" || value(sum.outputs[0]).dtype != DType::f32) return;
     const ValueId first = sum.inputs[0], second = sum.inputs[1];
-    const Node *const one = edit_.merges(first) ? edit_.made_by(first, "Mul") : nullptr, *const two =
-                                                                                             edit_.merges(second)
-                                                                                                 ? edit_.made_by(second,
-                                                                                                                 "Mul")
-                                                                                                 : nullptr;
+    const auto product = [&](ValueId y) { return edit_.merges(y) ? edit_.made_by(y, "Mul") : nullptr; };
+    const Node* const one = product(first);
+    const Node* const two = product(second);
     if (one == nullptr || two == nullptr) return;
     // A function of x itself may be an activation with it: x * sigmoid(x), x * sigmoid(1.702 x).
     const auto reads = [&](ValueId x, ValueId factor) {
